@@ -1,0 +1,45 @@
+package dispatch
+
+// EventType is the type of something that people can follow: stored for good, and listed by the dispatcher.
+type EventType string
+
+// The events that the dispatcher emits. The list is closed: a test fails on one that is emitted and not listed, or listed and
+// never emitted. Every event has the fields work_item, target, host, harness and delivery_id where they are known.
+const (
+	// DispatchQueued: a delivery was asked for the first time. Field kind.
+	DispatchQueued EventType = "dispatch.queued"
+	// DispatchSucceeded: a delivery is in its conversation. Fields kind, how, conversation_id.
+	DispatchSucceeded EventType = "dispatch.succeeded"
+	// DispatchFailed: a delivery was answered with a failure and may be tried again. Fields kind, reason, detail.
+	DispatchFailed EventType = "dispatch.failed"
+	// DispatchDropped: a delivery was ended with a reason. Fields kind, reason, remedy.
+	DispatchDropped EventType = "dispatch.dropped"
+	// SessionSpawned: a first session was started. Fields conversation_id, incarnation.
+	SessionSpawned EventType = "session.spawned"
+	// SessionSpawnFailed: a first session could not be started. Fields reason, remedy.
+	SessionSpawnFailed EventType = "session.spawn_failed"
+	// SessionRespawned: a session came back. Fields resumed, conversation_id, incarnation.
+	SessionRespawned EventType = "session.respawned"
+	// SessionRespawnAverted: a respawn found a living occupant of ours, and the delivery went into it. Field kind.
+	SessionRespawnAverted EventType = "session.respawn_averted"
+	// SessionResumeFailed: a conversation could not be resumed; a fresh one is started. Fields reason, conversation_id.
+	SessionResumeFailed EventType = "session.resume_failed"
+	// SessionRegistered: a living session was recorded because its stamp proves it ours. Fields reason, incarnation.
+	SessionRegistered EventType = "session.registered"
+)
+
+// EventTypes lists every event type with what it means.
+func EventTypes() map[EventType]string {
+	return map[EventType]string{
+		DispatchQueued:        "a delivery was asked for the first time",
+		DispatchSucceeded:     "a delivery is in its conversation",
+		DispatchFailed:        "a delivery was answered with a failure and may be tried again",
+		DispatchDropped:       "a delivery was ended with a reason that a person can act on",
+		SessionSpawned:        "a first session was started",
+		SessionSpawnFailed:    "a first session could not be started",
+		SessionRespawned:      "a session came back",
+		SessionRespawnAverted: "a respawn found a living occupant of ours, and the delivery went into it",
+		SessionResumeFailed:   "a conversation could not be resumed, and a fresh one is started",
+		SessionRegistered:     "a living session was recorded because its stamp proves it ours",
+	}
+}

@@ -1,0 +1,152 @@
+package dispatch
+
+import "muxpost.dev/muxpost/core/session"
+
+// Registry says what the registry of sessions holds for the work item.
+type Registry uint8
+
+// What the registry can hold.
+const (
+	RegistryNotAsked Registry = iota
+	// NoSession means that no session was ever recorded for the item.
+	NoSession
+	// Recorded means that a session is recorded.
+	Recorded
+)
+
+// Probe says what the host answered about the session.
+type Probe uint8
+
+// What a probe can find.
+const (
+	ProbeNotAsked Probe = iota
+	// ProbeUnreachable means that the host did not answer at all.
+	ProbeUnreachable
+	// ProbeUnknown means that the host answered that tmux did not.
+	ProbeUnknown
+	// ProbeLive is our own living session (under another name too: it is addressed by its pane).
+	ProbeLive
+	// ProbeForeign is a session that is not ours.
+	ProbeForeign
+	// ProbeDetached is a living agent whose session is gone.
+	ProbeDetached
+	// ProbeDead is our own dead session.
+	ProbeDead
+	// ProbeGuests is our own dead session with somebody else living in it.
+	ProbeGuests
+	// ProbeAbsent is no session.
+	ProbeAbsent
+)
+
+// ProbeOf returns the probe that a state and its flags stand for.
+func ProbeOf(state session.State, flags session.Flags) Probe {
+	switch {
+	case state == session.Live && flags.Has(session.Foreign):
+		return ProbeForeign
+	case state == session.Live && flags.Has(session.Detached):
+		return ProbeDetached
+	case state == session.Live:
+		return ProbeLive
+	case state == session.Dead && flags.Has(session.Guests):
+		return ProbeGuests
+	case state == session.Dead:
+		return ProbeDead
+	case state == session.Absent:
+		return ProbeAbsent
+	}
+	return ProbeUnknown
+}
+
+// Resumable says whether the recorded conversation can be asked for.
+type Resumable uint8
+
+// Whether a resume can be asked for.
+const (
+	// ResumeYes means that an id is recorded and the harness can resume it.
+	ResumeYes Resumable = iota
+	// ResumeNoID means that no conversation id is recorded.
+	ResumeNoID
+	// ResumeOff means that the configuration wants fresh conversations.
+	ResumeOff
+	// ResumeUnsupported means that the harness has no interactive resume.
+	ResumeUnsupported
+	// ResumeMalformed means that the recorded id could be read as a flag or a path; it never reaches a command line.
+	ResumeMalformed
+)
+
+// Spawn says what came of a spawn.
+type Spawn uint8
+
+// What can come of a spawn.
+const (
+	SpawnNotTried Spawn = iota
+	// SpawnStarted means that the agent runs; its prompt is to be confirmed or pasted.
+	SpawnStarted
+	// SpawnTaken means that the agent runs and its own record names the prompt.
+	SpawnTaken
+	// SpawnOccupied means that a living session of ours holds the name.
+	SpawnOccupied
+	// SpawnUnclearable means that something else holds the name: a foreign session, guests, remains that cannot be cleared.
+	SpawnUnclearable
+	// SpawnDied means that the harness ended within its survival window.
+	SpawnDied
+	// SpawnRefused means that the host will not do what was asked (no such resume, no such directory).
+	SpawnRefused
+	// SpawnSilent means that nobody answered, or nothing could be done now.
+	SpawnSilent
+	// SpawnFailed means that the host answered with a failure.
+	SpawnFailed
+)
+
+// Paste says what came of a paste.
+type Paste uint8
+
+// What can come of a paste.
+const (
+	PasteNotTried Paste = iota
+	PasteSubmitted
+	PasteAlready
+	// PasteHeld means that something at the living session will pass.
+	PasteHeld
+	// PasteNotReady means held because the composer is not there yet.
+	PasteNotReady
+	// PasteRefusedGone means answered dead or absent.
+	PasteRefusedGone
+	// PasteRefusedForeign means that the session is not ours.
+	PasteRefusedForeign
+	// PasteRefusedOther means refused for another reason: another incarnation, no bracketed paste.
+	PasteRefusedOther
+	// PasteUnconfirmed means that whether it arrived is not known.
+	PasteUnconfirmed
+	// PasteSilent means that nobody answered.
+	PasteSilent
+	// PasteFailed means that the host answered with a failure.
+	PasteFailed
+)
+
+// Facts is what is known of one delivery. The zero value knows nothing.
+type Facts struct {
+	Registry Registry
+	Probe    Probe
+	// SameIncarnation is true when the probe found the recorded incarnation. It counts only with ProbeLive and Recorded.
+	SameIncarnation bool
+	// Phase is the delivery's phase at the host, as the probe found it.
+	Phase session.Phase
+	// JournalUnreadable is true when the host could not read its journal, so that Phase None proves nothing.
+	JournalUnreadable bool
+	// Resumable says whether the recorded conversation can be asked for. It counts only with Recorded.
+	Resumable Resumable
+	// SpawnForbidden is true when policy allows no first spawn for this event.
+	SpawnForbidden bool
+	// Stored is true when the registry was brought up to date with the session that was found or started.
+	Stored bool
+	Resume Spawn
+	Fresh  Spawn
+	Paste  Paste
+}
+
+// promptAllowed reports whether the event may become a first prompt: only when it cannot have arrived before. A resume that died
+// may have taken it along; then the fresh session starts without it, and the paste that follows is settled by evidence.
+func (f Facts) promptAllowed() bool {
+	return !f.JournalUnreadable && !f.Phase.MayHaveArrived() && f.Resume != SpawnDied
+}

@@ -1,0 +1,87 @@
+package dispatch
+
+// Reason is a stable name for why a step was taken or a delivery ended as it did. The list is closed: docs/glossary.md explains
+// each, and a test holds the two together.
+type Reason string
+
+// Reasons of steps.
+const (
+	// ReasonNone needs no explanation: it was delivered.
+	ReasonNone Reason = ""
+	// ReasonStart: nothing is known yet.
+	ReasonStart Reason = "start"
+	// ReasonFirst: the work item has no session yet.
+	ReasonFirst Reason = "first"
+	// ReasonNoConversation: no conversation id is recorded, so there is nothing to resume.
+	ReasonNoConversation Reason = "no_conversation"
+	// ReasonByConfiguration: the configuration wants fresh conversations.
+	ReasonByConfiguration Reason = "by_configuration"
+	// ReasonCannotResume: the harness has no interactive resume.
+	ReasonCannotResume Reason = "cannot_resume"
+	// ReasonBadConversationID: the recorded conversation id is malformed and never reaches a command line.
+	ReasonBadConversationID Reason = "bad_conversation_id"
+	// ReasonResumeFailed: the resume was tried and the agent did not come up with it.
+	ReasonResumeFailed Reason = "resume_failed"
+	// ReasonStarted: a session was started.
+	ReasonStarted Reason = "started"
+	// ReasonStampProvesOurs: a living session without a record carries our stamp.
+	ReasonStampProvesOurs Reason = "stamp_proves_ours"
+	// ReasonAnotherIncarnation: the living session is ours and another incarnation than the recorded one.
+	ReasonAnotherIncarnation Reason = "another_incarnation"
+	// ReasonSessionLives: the agent lives.
+	ReasonSessionLives Reason = "session_lives"
+	// ReasonOccupantLives: the name was taken by a living session of ours when a respawn was about to start.
+	ReasonOccupantLives Reason = "occupant_lives"
+)
+
+// Reasons of outcomes that are not delivered.
+const (
+	// ReasonStarting: the agent was started and has not shown its composer or its evidence yet.
+	ReasonStarting Reason = "starting"
+	// ReasonSessionHolds: the living session cannot take it now; the detail names the draft, the dialog or the turn.
+	ReasonSessionHolds Reason = "session_holds"
+	// ReasonNotReady: the agent's composer is not there yet.
+	ReasonNotReady Reason = "not_ready"
+	// ReasonHostUnreachable: the host did not answer.
+	ReasonHostUnreachable Reason = "host_unreachable"
+	// ReasonTmuxNoAnswer: the tmux server of the session did not answer.
+	ReasonTmuxNoAnswer Reason = "tmux_no_answer"
+	// ReasonSpawnNoAnswer: the spawn got no answer, or could not be done now.
+	ReasonSpawnNoAnswer Reason = "spawn_no_answer"
+	// ReasonSessionDetached: the agent's process lives on without its session; nothing is started beside it.
+	ReasonSessionDetached Reason = "session_detached"
+	// ReasonSessionEnded: the session is dead or absent, or was when it was to be pasted into.
+	ReasonSessionEnded Reason = "session_ended"
+	// ReasonHarnessExited: the harness ended right after its start.
+	ReasonHarnessExited Reason = "harness_exited"
+	// ReasonSpawnRefused: the host will not start what was asked for.
+	ReasonSpawnRefused Reason = "spawn_refused"
+	// ReasonSpawnError: the spawn was answered with an error.
+	ReasonSpawnError Reason = "spawn_error"
+	// ReasonPasteRefused: the session did not take the paste.
+	ReasonPasteRefused Reason = "paste_refused"
+	// ReasonPasteError: the paste was answered with an error.
+	ReasonPasteError Reason = "paste_error"
+	// ReasonNoEvidence: it was typed, and nothing shows whether it arrived.
+	ReasonNoEvidence Reason = "no_evidence"
+	// ReasonSessionOccupied: the session's name belongs to something that is not ours or cannot be cleared.
+	ReasonSessionOccupied Reason = "session-occupied"
+	// ReasonSpawnForbidden: policy allows no first spawn for this event.
+	ReasonSpawnForbidden Reason = "spawn_forbidden"
+	// ReasonLeaseHeld: another process is at work on this work item.
+	ReasonLeaseHeld Reason = "lease_held"
+	// ReasonDeadline: the delivery ran out of its 20 seconds; asking again goes on.
+	ReasonDeadline Reason = "deadline"
+)
+
+// Reasons lists every reason but ReasonNone, for tests that must cover them all.
+func Reasons() []Reason {
+	return []Reason{
+		ReasonStart, ReasonFirst, ReasonNoConversation, ReasonByConfiguration, ReasonCannotResume, ReasonBadConversationID,
+		ReasonResumeFailed, ReasonStarted, ReasonStampProvesOurs, ReasonAnotherIncarnation, ReasonSessionLives,
+		ReasonOccupantLives, ReasonStarting, ReasonSessionHolds, ReasonNotReady, ReasonHostUnreachable, ReasonTmuxNoAnswer,
+		ReasonSpawnNoAnswer, ReasonSessionDetached, ReasonSessionEnded, ReasonHarnessExited, ReasonSpawnRefused,
+		ReasonSpawnError, ReasonPasteRefused, ReasonPasteError, ReasonNoEvidence, ReasonSessionOccupied,
+		ReasonSpawnForbidden, ReasonLeaseHeld, ReasonDeadline,
+	}
+}
