@@ -1,0 +1,178 @@
+// Package tmux speaks to tmux servers: one private server for each session, reached by its socket. Every request is one command list
+// that the server runs without a pause and answers with an echoed nonce; only that nonce proves that the server executed anything,
+// never an exit status. Every mutation checks its guard inside the server, in the same list as the act.
+//
+// It knows commands, formats and sockets. It knows no work item, no delivery text's meaning, no harness and no policy.
+package tmux
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"muxpost.dev/muxpost/core/session"
+)
+
+// MaxSocketPath is the longest path that a socket's address can hold.
+const MaxSocketPath = 107
+
+// Client runs tmux. It holds no state about any server.
+type Client struct {
+	bin    string
+	conf   string
+	env    []string
+	tracer trace.Tracer
+}
+
+// Config says how to run tmux.
+type Config struct {
+	// Bin is the tmux binary.
+	Bin string
+	// ConfFile is where the servers' own configuration is written; it is read when a server starts.
+	ConfFile string
+	// Env is the environment of tmux, from which servers and panes inherit. It should hold little.
+	Env []string
+	// Tracer makes the spans around commands.
+	Tracer trace.Tracer
+}
+
+// serverConf is the configuration of every server. Nothing in it may fail: one bad line discards the whole file, and puts the next
+// pane into a mode that swallows input.
+const serverConf = `set -s exit-empty on
+set -s escape-time 10
+set -s @mux_now '%s'
+set -g remain-on-exit on
+set -g remain-on-exit-format ''
+set -g destroy-unattached off
+set -g status off
+set -g history-limit 10000
+set -g update-environment ''
+set -g allow-rename off
+set -g automatic-rename off
+`
+
+// New returns a client and writes the servers' configuration.
+func New(c Config) (*Client, error) {
+	bin, err := exec.LookPath(c.Bin)
+	if err != nil {
+		return nil, fmt.Errorf("tmux is not installed or not on the PATH (looked for %q): %w", c.Bin, err)
+	}
+	if err := os.WriteFile(c.ConfFile, []byte(serverConf), 0o600); err != nil {
+		return nil, fmt.Errorf("cannot write the tmux configuration: %w", err)
+	}
+	env := append([]string{"LANG=C.UTF-8", "LC_ALL=C.UTF-8"}, c.Env...)
+	return &Client{bin: bin, conf: c.ConfFile, env: env, tracer: c.Tracer}, nil
+}
+
+// Version returns what `tmux -V` prints.
+func (c *Client) Version(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, c.bin, "-V").Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+// Nonce returns a fresh nonce. It holds no character that tmux or strftime reads as its own.
+func Nonce() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails: see crypto/rand
+	return "n" + hex.EncodeToString(b[:])
+}
+
+// Dial says whether somebody listens on the socket: NoServer when nobody does, Answered when a connection was accepted, and NoAnswer
+// for everything else (no permission, a full backlog), which proves nothing.
+func Dial(socket string, timeout time.Duration) session.Answer {
+	conn, err := net.DialTimeout("unix", socket, timeout)
+	switch {
+	case err == nil:
+		conn.Close()
+		return session.Answered
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
+		return session.NoServer
+	}
+	return session.NoAnswer
+}
+
+// reply is what a command list printed.
+type reply struct {
+	lines  []string
+	stderr string
+}
+
+// find returns the fields of the first line that begins with tag|nonce|, and whether there is one.
+func (r reply) find(tag, nonce string) ([]string, bool) {
+	for _, line := range r.lines {
+		if rest, ok := strings.CutPrefix(line, tag+"|"+nonce); ok && (rest == "" || rest[0] == '|') {
+			return strings.Split(strings.TrimPrefix(rest, "|"), "|"), true
+		}
+	}
+	return nil, false
+}
+
+// errNoAnswer means that nothing proves that the server executed the list: it may have, it may still.
+var errNoAnswer = errors.New("the tmux server did not answer")
+
+// run executes one command list on a server that must be there already (-N). stdin may be empty. The exit status is not looked at:
+// callers look for their nonce.
+func (c *Client) run(ctx context.Context, name, socket, stdin string, list ...string) (reply, error) {
+	return c.exec(ctx, name, stdin, append([]string{"-N", "-S", socket, "-u"}, list...))
+}
+
+func (c *Client) exec(ctx context.Context, name, stdin string, args []string) (reply, error) {
+	ctx, span := c.tracer.Start(ctx, "tmux."+name, trace.WithSpanKind(trace.SpanKindClient))
+	defer span.End()
+	cmd := exec.CommandContext(ctx, c.bin, args...) // SIGKILL at the deadline: a TERMed tmux client exits with status 0
+	cmd.Env = c.env
+	cmd.Dir = "/"
+	if stdin != "" {
+		cmd.Stdin = strings.NewReader(stdin)
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	span.SetAttributes(attribute.Int("tmux.stdin_bytes", len(stdin)), attribute.Int("tmux.stdout_bytes", stdout.Len()))
+	r := reply{lines: strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n"), stderr: strings.TrimSpace(stderr.String())}
+	if ctx.Err() != nil {
+		span.SetStatus(codes.Error, "deadline")
+		return r, fmt.Errorf("%w within its deadline", errNoAnswer)
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		span.SetStatus(codes.Error, "cannot run tmux")
+		return r, fmt.Errorf("%w: cannot run tmux: %w", errNoAnswer, err)
+	}
+	return r, nil
+}
+
+// silent makes the error for a list whose nonce did not come back.
+func (r reply) silent() error {
+	if r.stderr != "" {
+		return fmt.Errorf("%w; it said: %s", errNoAnswer, printable(r.stderr))
+	}
+	return errNoAnswer
+}
+
+// IsNoAnswer reports whether err means that nothing proves what the server did.
+func IsNoAnswer(err error) bool { return errors.Is(err, errNoAnswer) }
+
+// printable keeps what tmux says to one line of printable ASCII.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return ' '
+		}
+		return r
+	}, s[:min(len(s), 300)])
+}

@@ -1,0 +1,102 @@
+package tmux
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"muxpost.dev/muxpost/core/session"
+)
+
+// Guard is what must hold inside the server, at the moment of an act, for the act to be done.
+type Guard struct {
+	// Stamp, Pane and Pid name the incarnation: a person's respawn-pane keeps the first two.
+	Stamp string
+	Pane  string
+	Pid   int
+	// Generation is the server's generation; an act of an earlier one never runs.
+	Generation string
+	// Token is the fencing token; an act under an older token than the session has seen never runs.
+	Token int64
+	// NotAfter is the deadline on the wall clock, a second line of defence with a resolution of one second.
+	NotAfter time.Time
+}
+
+// identity is the condition that the pane is still the agent's pane of this incarnation.
+func (g Guard) identity() string {
+	return all(equal(optStamp, g.Stamp), equal("pane_id", g.Pane), equal("pane_pid", strconv.Itoa(g.Pid)))
+}
+
+// condition is the whole guard of a mutation, with what else the act asks for.
+func (g Guard) condition(more ...string) string {
+	return all(append([]string{
+		g.identity(),
+		equal(optGeneration, g.Generation),
+		equal("pane_dead", "0"),
+		equal("pane_input_off", "0"),
+		"#{e|<=:#{" + optFence + "}," + strconv.FormatInt(g.Token, 10) + "}",
+		"#{e|<:#{T:@mux_now}," + strconv.FormatInt(g.NotAfter.Unix()+1, 10) + "}",
+	}, more...)...)
+}
+
+// equal compares a format with a constant. An empty constant would match a pane that is not there, where every format is empty.
+func equal(name, value string) string {
+	if value == "" {
+		value = "(none)"
+	}
+	return "#{==:#{" + name + "}," + value + "}"
+}
+
+// all joins conditions; tmux's && takes two.
+func all(conditions ...string) string {
+	out := conditions[len(conditions)-1]
+	for i := len(conditions) - 2; i >= 0; i-- {
+		out = "#{&&:" + conditions[i] + "," + out + "}"
+	}
+	return out
+}
+
+func not(condition string) string { return "#{==:" + condition + ",0}" }
+
+// hasPhase is the condition that the ring has the delivery in this phase.
+func hasPhase(id string, phase session.Phase) string {
+	return "#{m:" + session.Mark(id, phase) + ",#{" + optRing + "}}"
+}
+
+// hasAny is the condition that the ring has the delivery in any phase.
+func hasAny(id string) string { return "#{m:" + session.MarkAny(id) + ",#{" + optRing + "}}" }
+
+// shows is the condition that a row of the screen matches a regular expression.
+func shows(pattern string) string { return "#{!=:#{C/r:" + escapeFormat(pattern) + "},0}" }
+
+// titleMatches is the condition that the pane's title begins with a text.
+func titleHas(prefix string) string {
+	return "#{m:" + escapeFormat(escapeGlob(prefix)) + "*,#{pane_title}}"
+}
+
+// escapeFormat writes a text so that a format reads it as itself.
+func escapeFormat(s string) string {
+	return strings.NewReplacer("#", "##", ",", "#,", "}", "#}").Replace(s)
+}
+
+// escapeGlob writes a text so that fnmatch reads it as itself.
+func escapeGlob(s string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(s)
+}
+
+// quote writes a text as one word of a command that tmux parses: inside double quotes, with every byte that it could read as its own
+// in octal.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for i := range len(s) {
+		c := s[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte(" .,_/:=+@|-", c) >= 0 {
+			b.WriteByte(c)
+			continue
+		}
+		b.WriteString(`\` + string([]byte{'0' + c>>6, '0' + c>>3&7, '0' + c&7}))
+	}
+	b.WriteByte('"')
+	return b.String()
+}

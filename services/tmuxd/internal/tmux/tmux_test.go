@@ -1,0 +1,369 @@
+package tmux
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"muxpost.dev/muxpost/core/session"
+)
+
+const (
+	target = "loop-octo-widget-7"
+	stamp  = "stamp0001"
+	del    = "delivery-0001"
+)
+
+// rig is one real tmux server with one session, whose pane runs a shell line.
+type rig struct {
+	*Client
+	t      *testing.T
+	socket string
+	guard  Guard
+	made   Created
+}
+
+func newRig(t *testing.T, shellLine string) *rig {
+	t.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("tmux is not installed")
+		}
+		t.Skip("tmux is not installed")
+	}
+	dir, err := os.MkdirTemp("", "mux") // t.TempDir is too long for a socket's address
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, socket: filepath.Join(dir, target+".sock")}
+	t.Cleanup(func() {
+		if r.made.Server.Pid > 0 {
+			_ = syscall.Kill(r.made.Server.Pid, syscall.SIGCONT)
+			_ = syscall.Kill(r.made.Server.Pid, syscall.SIGTERM)
+		}
+		os.RemoveAll(dir)
+	})
+	r.Client, err = New(Config{Bin: "tmux", ConfFile: filepath.Join(dir, "tmux.conf"), Env: []string{"PATH=" + os.Getenv("PATH"), "TERM=xterm-256color"},
+		Tracer: noop.NewTracerProvider().Tracer("")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.made, err = r.Create(r.ctx(), r.socket, r.session(shellLine))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.guard = Guard{Stamp: stamp, Pane: r.made.Pane, Pid: r.made.Pid, Generation: "g1", Token: 5, NotAfter: time.Now().Add(time.Minute)}
+	return r
+}
+
+func (r *rig) session(shellLine string) NewSession {
+	return NewSession{Target: target, Argv: []string{"/bin/sh", "-c", shellLine}, Dir: "/tmp", Width: 200, Height: 50,
+		Stamp: stamp, Item: "github:octo/widget#7", Harness: "h", Conversation: "c", Generation: "g1", Token: 5}
+}
+
+func (r *rig) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	r.t.Cleanup(cancel)
+	return ctx
+}
+
+func (r *rig) view() View {
+	r.t.Helper()
+	v, err := r.Observe(r.ctx(), r.socket)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return v
+}
+
+// until asks again until ok, or fails: the other side is a real process.
+func (r *rig) until(what string, ok func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("waited in vain until %s; view: %+v", what, r.view())
+		}
+	}
+}
+
+func (r *rig) screen() string {
+	r.t.Helper()
+	s, ok, err := r.Capture(r.ctx(), r.socket, r.guard)
+	if err != nil || !ok {
+		r.t.Fatalf("capture: %v %v", ok, err)
+	}
+	return strings.Join(s.Rows, "\n")
+}
+
+func TestCreate_SaysEverythingOfItself(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	v := r.view()
+	if len(v.Panes) != 1 || len(v.Sessions) != 1 || !v.PanesRead || v.Generation != "g1" || v.Server.Pid != r.made.Server.Pid {
+		t.Fatalf("%+v", v)
+	}
+	p := v.Panes[0]
+	if p.Session != target || p.Stamp != stamp || p.Item != "github:octo/widget#7" || p.AgentPane != p.ID || p.Pid != r.made.Pid ||
+		p.Harness != "h" || p.Conversation != "c" || p.Fence != 5 || p.Dead || v.Server.Started.IsZero() {
+		t.Fatalf("%+v", p)
+	}
+}
+
+func TestCreate_AProgramThatEndsAtOnceLeavesItsStatus(t *testing.T) {
+	r := newRig(t, "exit 7")
+	r.until("the pane is dead", func() bool { v := r.view(); return len(v.Panes) == 1 && v.Panes[0].Dead })
+	if p := r.view().Panes[0]; p.Status != "7" || p.Stamp != stamp {
+		t.Fatalf("%+v", p)
+	}
+}
+
+func TestCreate_ASecondOneOfThisNameIsADuplicate(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	if _, err := r.Create(r.ctx(), r.socket, r.session("sleep 300")); err != ErrDuplicate {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestCreate_NamesAndDirectoriesAreNotFormats(t *testing.T) {
+	dir := t.TempDir()
+	r := newRig(t, "sleep 300")
+	s := r.session("sleep 300")
+	s.Target, s.Dir = "loop-other-1", "/tmp/#(touch "+dir+"/pwned)"
+	if _, err := r.Create(r.ctx(), r.socket, s); err != nil {
+		t.Fatal(err)
+	}
+	r.until("both are there", func() bool { return len(r.view().Sessions) == 2 })
+	if _, err := os.Stat(dir + "/pwned"); err == nil {
+		t.Fatal("the directory was run as a command")
+	}
+}
+
+func TestObserve_ALongerNameIsAnotherSession(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	for _, name := range r.view().Sessions {
+		if name == strings.TrimSuffix(target, "7") {
+			t.Fatal("found by prefix")
+		}
+	}
+}
+
+func TestPaste_IsExactAndRecordsItsPhase(t *testing.T) {
+	r := newRig(t, "stty raw -echo; cat -v")
+	r.until("cat runs", func() bool { return r.pasteProbe() })
+	ring := session.Ring{}.With(del, session.Pasted)
+	done, err := r.Paste(r.ctx(), r.socket, r.guard, del, "a;b #{x} $(id) \\ ' \" é;", false, ring)
+	if err != nil || !done {
+		t.Fatalf("%v %v", done, err)
+	}
+	r.until("the text shows", func() bool { return strings.Contains(r.screen(), "a;b #{x} $(id) \\ ' \" M-CM-);") })
+	if got := session.ParseRing(r.view().Panes[0].Ring).Phase(del); got != session.Pasted {
+		t.Fatalf("phase %v", got)
+	}
+	// The same delivery is not pasted a second time.
+	if done, err := r.Paste(r.ctx(), r.socket, r.guard, del, "again", false, ring); err != nil || done {
+		t.Fatalf("second paste: %v %v", done, err)
+	}
+	if strings.Contains(r.screen(), "again") {
+		t.Fatal("typed twice")
+	}
+}
+
+// pasteProbe waits until the program of the pane reads: the terminal's settings are its own.
+func (r *rig) pasteProbe() bool {
+	out, err := exec.Command("ps", "-o", "args=", "--ppid", strconv.Itoa(r.made.Pid)).Output()
+	return err == nil && strings.Contains(string(out), "cat -v")
+}
+
+func TestPaste_EveryPartOfTheGuardRefuses(t *testing.T) {
+	r := newRig(t, "stty raw -echo; cat -v")
+	r.until("cat runs", func() bool { return r.pasteProbe() })
+	ring := session.Ring{}.With(del, session.Pasted)
+	for name, change := range map[string]func(*Guard){
+		"another stamp":      func(g *Guard) { g.Stamp = "stamp0002" },
+		"no stamp":           func(g *Guard) { g.Stamp = "" },
+		"another pane":       func(g *Guard) { g.Pane = "%9" },
+		"another pid":        func(g *Guard) { g.Pid++ },
+		"another generation": func(g *Guard) { g.Generation = "g0" },
+		"an older token":     func(g *Guard) { g.Token = 4 },
+		"too late":           func(g *Guard) { g.NotAfter = time.Now().Add(-3 * time.Second) },
+	} {
+		g := r.guard
+		change(&g)
+		if done, err := r.Paste(r.ctx(), r.socket, g, del, "WRONG", false, ring); err != nil || done {
+			t.Errorf("%s: done %v, %v", name, done, err)
+		}
+	}
+	if out, err := exec.Command("tmux", "-S", r.socket, "select-pane", "-d", "-t", r.guard.Pane).CombinedOutput(); err != nil {
+		t.Fatalf("%s", out)
+	}
+	if done, err := r.Paste(r.ctx(), r.socket, r.guard, del, "WRONG", false, ring); err != nil || done {
+		t.Errorf("input off: done %v, %v", done, err)
+	}
+	if strings.Contains(r.screen(), "WRONG") || r.view().Panes[0].Ring != "" {
+		t.Error("something was typed or recorded")
+	}
+	if out, _ := exec.Command("tmux", "-S", r.socket, "list-buffers").Output(); len(out) > 0 {
+		t.Errorf("buffers are left: %s", out)
+	}
+}
+
+// On tmux 3.3a an unguarded paste into a dead pane ends the server and every session on it.
+func TestPaste_IntoADeadPaneHarmsNobody(t *testing.T) {
+	r := newRig(t, "exit 0")
+	other := r.session("sleep 300")
+	other.Target = "loop-other-1"
+	if _, err := r.Create(r.ctx(), r.socket, other); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the pane is dead", func() bool {
+		for _, p := range r.view().Panes {
+			if p.Session == target {
+				return p.Dead
+			}
+		}
+		return false
+	})
+	if done, err := r.Paste(r.ctx(), r.socket, r.guard, del, "x", false, session.Ring{}.With(del, session.Pasted)); err != nil || done {
+		t.Fatalf("%v %v", done, err)
+	}
+	if len(r.view().Sessions) != 2 {
+		t.Fatal("a session is gone")
+	}
+}
+
+func TestSubmit_SendsOneCRAndLooksForDialogsInTheServer(t *testing.T) {
+	r := newRig(t, "stty raw -echo; printf 'Do you want, really }?'; cat -v")
+	r.until("cat runs", func() bool { return r.pasteProbe() })
+	pasted := session.Ring{}.With(del, session.Pasted)
+	if done, err := r.Paste(r.ctx(), r.socket, r.guard, del, "text", false, pasted); err != nil || !done {
+		t.Fatalf("%v %v", done, err)
+	}
+	r.until("the text shows", func() bool { return strings.Contains(r.screen(), "text") })
+	submitted := pasted.With(del, session.Submitted)
+	dialog := Look{Dialogs: []string{`want, really }\?`}}
+	if done, err := r.Submit(r.ctx(), r.socket, r.guard, del, session.Pasted, dialog, submitted); err != nil || done {
+		t.Fatalf("over a dialog: %v %v", done, err)
+	}
+	if done, err := r.Submit(r.ctx(), r.socket, r.guard, del, session.Pasted, Look{Dialogs: []string{"^no such row"}}, submitted); err != nil || !done {
+		t.Fatalf("%v %v", done, err)
+	}
+	r.until("the CR shows", func() bool { return strings.Contains(r.screen(), "text^M") })
+	if done, err := r.Submit(r.ctx(), r.socket, r.guard, del, session.Pasted, Look{}, submitted); err != nil || done {
+		t.Fatalf("a second time from the same phase: %v %v", done, err)
+	}
+	if strings.Contains(r.screen(), "^M^M") {
+		t.Fatal("submitted twice")
+	}
+}
+
+func TestSubmit_WorksInCopyMode(t *testing.T) {
+	r := newRig(t, "stty raw -echo; cat -v")
+	r.until("cat runs", func() bool { return r.pasteProbe() })
+	if out, err := exec.Command("tmux", "-S", r.socket, "copy-mode", "-t", r.guard.Pane).CombinedOutput(); err != nil {
+		t.Fatalf("%s", out)
+	}
+	ring := session.Ring{}.With(del, session.Pasted)
+	if done, err := r.Paste(r.ctx(), r.socket, r.guard, del, "text", false, ring); err != nil || !done {
+		t.Fatalf("%v %v", done, err)
+	}
+	if done, err := r.Submit(r.ctx(), r.socket, r.guard, del, session.Pasted, Look{}, ring.With(del, session.Submitted)); err != nil || !done {
+		t.Fatalf("%v %v", done, err)
+	}
+	r.until("text and CR show", func() bool { return strings.Contains(r.screen(), "text^M") })
+}
+
+// A list that timed out here and runs late there does nothing, in both orders: the generation moved on before it ran, or it ran
+// before the generation moved, and then the ring says so.
+func TestAdvance_ResolvesATimedOutAct(t *testing.T) {
+	r := newRig(t, "stty raw -echo; cat -v")
+	r.until("cat runs", func() bool { return r.pasteProbe() })
+	ring := session.Ring{}.With(del, session.Pasted)
+	if err := syscall.Kill(r.made.Server.Pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := r.Paste(ctx, r.socket, r.guard, del, "LATE", false, ring); !IsNoAnswer(err) {
+		t.Fatalf("a stopped server answered: %v", err)
+	}
+	if err := syscall.Kill(r.made.Server.Pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Advance(r.ctx(), r.socket, "g2"); err != nil {
+		t.Fatal(err)
+	}
+	v := r.view()
+	if v.Generation != "g2" {
+		t.Fatalf("%+v", v)
+	}
+	ran := session.ParseRing(v.Panes[0].Ring).Phase(del) == session.Pasted
+	r.guard.Generation = "g2"
+	if shown := strings.Contains(r.screen(), "LATE"); shown && !ran {
+		t.Fatal("the act ran and the ring does not say so")
+	}
+	old := r.guard
+	old.Generation = "g1"
+	if done, err := r.Paste(r.ctx(), r.socket, old, "delivery-0002", "STALE", false, ring); err != nil || done {
+		t.Fatalf("an act of the old generation ran: %v %v", done, err)
+	}
+}
+
+func TestDial_TellsNobodyFromNoAnswer(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	if got := Dial(r.socket, time.Second); got != session.Answered {
+		t.Errorf("live server: %v", got)
+	}
+	if got := Dial(r.socket+"x", time.Second); got != session.NoServer {
+		t.Errorf("no socket: %v", got)
+	}
+	if got := Dial(filepath.Dir(r.socket)+"/tmux.conf/x", time.Second); got != session.NoAnswer {
+		t.Errorf("not a directory: %v", got)
+	}
+}
+
+func TestClear_OnlyTheDeadIncarnation(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	if done, err := r.Clear(r.ctx(), r.socket, target, r.guard); err != nil || done {
+		t.Fatalf("a live session was cleared: %v %v", done, err)
+	}
+	if err := syscall.Kill(r.made.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the pane is dead", func() bool { return r.view().Panes[0].Dead })
+	g := r.guard
+	g.Stamp = "stamp0002"
+	if done, err := r.Clear(r.ctx(), r.socket, target, g); err != nil || done {
+		t.Fatalf("another incarnation was cleared: %v %v", done, err)
+	}
+	if out, err := exec.Command("tmux", "-S", r.socket, "split-window", "-t", "="+target+":", "sleep", "300").CombinedOutput(); err != nil {
+		t.Fatalf("%s", out)
+	}
+	if done, err := r.Clear(r.ctx(), r.socket, target, r.guard); err != nil || done {
+		t.Fatalf("a session with a guest was cleared: %v %v", done, err)
+	}
+	if out, err := exec.Command("tmux", "-S", r.socket, "kill-pane", "-t", "%1").CombinedOutput(); err != nil {
+		t.Fatalf("%s", out)
+	}
+	if done, err := r.Clear(r.ctx(), r.socket, target, r.guard); err != nil || !done {
+		t.Fatalf("%v %v", done, err)
+	}
+	r.until("nobody listens", func() bool { return Dial(r.socket, time.Second) == session.NoServer })
+}
+
+func FuzzQuote(f *testing.F) {
+	f.Add("a;b'\"$#{x}\n\x01")
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, c := range []byte(strings.NewReplacer(`\`, "").Replace(quote(s))) {
+			if c < ' ' || c > '~' || strings.IndexByte("#;$'`~*?{}()<>&", c) >= 0 {
+				t.Fatalf("quote(%q) = %s", s, quote(s))
+			}
+		}
+	})
+}
