@@ -6,49 +6,26 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
-
-// ErrDuplicate means that tmux said that the session exists. It is text, and decides only whether to look again.
-var ErrDuplicate = errors.New("tmux says that a session of this name exists")
-
-// NewSession is a session to be made.
-type NewSession struct {
-	Target string
-	// Argv is the program of its pane: run without a shell.
-	Argv []string
-	// Dir is where a person's further panes start.
-	Dir           string
-	Width, Height int
-	// What the session will say of itself.
-	Stamp, Item, Harness, Conversation, Generation string
-	Ring                                           session.Ring
-	Token                                          int64
-}
-
-// Created is a session that was made.
-type Created struct {
-	Server    Server
-	SessionID string
-	Pane      string
-	Pid       int
-}
 
 // Create makes a session, and the server for it where there is none. This is the one command that may start a server. Retention and
 // everything the session says of itself are set in the same list, so that an agent that ends at once leaves a readable pane.
-func (c *Client) Create(ctx context.Context, socket string, s NewSession) (Created, error) {
+func (c *Client) Create(ctx context.Context, s host.NewSession) (host.Created, error) {
 	if !session.ValidDeliveryID(s.Stamp) || len(s.Argv) < 2 {
 		// With one word tmux would run a shell.
-		return Created{}, errors.New("a session needs a stamp and a program with at least one argument")
+		return host.Created{}, errors.New("a session needs a stamp and a program with at least one argument")
 	}
 	n, t := Nonce(), "="+s.Target+":"
-	args := []string{"-S", socket, "-f", c.conf, "-u",
+	args := []string{"-S", c.Socket(s.Target), "-f", c.conf, "-u",
 		"new-session", "-d", "-P", "-F", "OK|" + n + "|#{session_name}|#{session_id}|#{pane_id}|#{pane_pid}|#{pid}|#{start_time}|#{version}",
 		"-s", s.Target, "-x", strconv.Itoa(s.Width), "-y", strconv.Itoa(s.Height), "-c", escapeFormat(s.Dir), "--"}
 	for _, arg := range s.Argv {
 		if strings.HasSuffix(arg, ";") {
-			return Created{}, errors.New("an argument that ends in ; would end the command")
+			return host.Created{}, errors.New("an argument that ends in ; would end the command")
 		}
 		args = append(args, arg)
 	}
@@ -65,53 +42,46 @@ func (c *Client) Create(ctx context.Context, socket string, s NewSession) (Creat
 	args = append(args, ";", "set-option", "-s", optGeneration, s.Generation, ";", "display-message", "-p", "END|"+n)
 	r, err := c.exec(ctx, "Create", "", args)
 	if err != nil {
-		return Created{}, err
+		return host.Created{}, err
 	}
 	f, ok := r.find("OK", n)
 	_, whole := r.find("END", n)
 	switch {
 	case ok && whole && len(f) == 7 && f[0] == s.Target:
-		out := Created{Server: parseServer(f[4], f[5], f[6]), SessionID: f[1], Pane: f[2]}
+		out := host.Created{Server: parseServer(f[4], f[5], f[6]), SessionID: f[1], Pane: f[2]}
 		out.Pid, _ = strconv.Atoi(f[3])
 		return out, nil
 	case ok:
-		return Created{}, fmt.Errorf("%w to the end: %s", errNoAnswer, printable(r.stderr))
+		return host.Created{}, fmt.Errorf("%w to the end: %s", host.ErrNoAnswer, printable(r.stderr))
 	case strings.Contains(r.stderr, "duplicate session"):
-		return Created{}, ErrDuplicate
+		return host.Created{}, host.ErrDuplicate
 	case r.stderr != "":
-		return Created{}, fmt.Errorf("tmux would not make the session: %s", printable(r.stderr))
+		return host.Created{}, fmt.Errorf("tmux would not make the session: %s", printable(r.stderr))
 	}
-	return Created{}, errNoAnswer
+	return host.Created{}, host.ErrNoAnswer
 }
 
 // Paste puts text into the agent's pane, as a bracketed paste where the program asked for that, and records the phase pasted, in
 // one guarded list. The text travels on standard input: a list whose client is killed in between never runs. It is done only if the
-// delivery has no phase yet, or again is true and its phase is pasted. done is false when the guard refused.
-func (c *Client) Paste(ctx context.Context, socket string, g Guard, id, text string, again bool, ring session.Ring) (done bool, err error) {
+// delivery has no phase yet, or p.Again is true and its phase is pasted. done is false when the guard refused.
+func (c *Client) Paste(ctx context.Context, target string, g host.Guard, p host.Text) (done bool, err error) {
 	n := Nonce()
-	buffer := "mux-" + id + "-" + n
-	phase := not(hasAny(id))
-	if again {
-		phase = hasPhase(id, session.Pasted)
+	buffer := "mux-" + p.ID + "-" + n
+	phase := not(hasAny(p.ID))
+	if p.Again {
+		phase = hasPhase(p.ID, session.Pasted)
 	}
-	r, err := c.run(ctx, "Paste", socket, text, "load-buffer", "-b", buffer, "-", ";",
-		"if-shell", "-F", "-t", g.Pane, g.condition(phase),
-		"copy-mode -q -t "+g.Pane+" ; paste-buffer -p -r -d -b "+buffer+" -t "+g.Pane+" ; "+record(g, ring)+" ; display-message -p 'OK|"+n+"'",
+	r, err := c.run(ctx, "Paste", target, p.Typed, "load-buffer", "-b", buffer, "-", ";",
+		"if-shell", "-F", "-t", g.Pane, condition(g, phase),
+		"copy-mode -q -t "+g.Pane+" ; paste-buffer -p -r -d -b "+buffer+" -t "+g.Pane+" ; "+record(g, p.Ring)+" ; display-message -p 'OK|"+n+"'",
 		"delete-buffer -b "+buffer+" ; display-message -p 'NO|"+n+"'")
 	return r.verdict(n, err)
 }
 
-// Look is what must show on the screen for a submit.
-type Look struct {
-	// Dialogs are patterns (POSIX extended) of which no row may match one.
-	Dialogs []string
-	// DialogTitles are beginnings that the pane's title may not have.
-	DialogTitles []string
-}
-
 // Submit sends a lone CR and records the phase submitted, in one guarded list that looks for dialogs and the cursor once more. It is
 // done only from the phase from. The CR is pasted: keys are read by copy mode and refused to read-only clients, a paste is not.
-func (c *Client) Submit(ctx context.Context, socket string, g Guard, id string, from session.Phase, l Look, ring session.Ring) (bool, error) {
+func (c *Client) Submit(ctx context.Context, target string, g host.Guard, id string, from session.Phase, l host.Look,
+	ring session.Ring) (bool, error) {
 	n := Nonce()
 	buffer := "mux-cr-" + n
 	conditions := []string{hasPhase(id, from), equal("cursor_flag", "1")}
@@ -121,8 +91,8 @@ func (c *Client) Submit(ctx context.Context, socket string, g Guard, id string, 
 	for _, t := range l.DialogTitles {
 		conditions = append(conditions, not(titleHas(t)))
 	}
-	r, err := c.run(ctx, "Submit", socket, "",
-		"if-shell", "-F", "-t", g.Pane, g.condition(conditions...),
+	r, err := c.run(ctx, "Submit", target, "",
+		"if-shell", "-F", "-t", g.Pane, condition(g, conditions...),
 		"copy-mode -q -t "+g.Pane+" ; set-buffer -b "+buffer+` "\r" ; paste-buffer -r -d -b `+buffer+" -t "+g.Pane+" ; "+record(g, ring)+
 			" ; display-message -p 'OK|"+n+"'",
 		"display-message -p 'NO|"+n+"'")
@@ -130,16 +100,16 @@ func (c *Client) Submit(ctx context.Context, socket string, g Guard, id string, 
 }
 
 // Record writes the ring, if the delivery's phase is still from. It types nothing.
-func (c *Client) Record(ctx context.Context, socket string, g Guard, id string, from session.Phase, ring session.Ring) (bool, error) {
+func (c *Client) Record(ctx context.Context, target string, g host.Guard, id string, from session.Phase, ring session.Ring) (bool, error) {
 	n := Nonce()
-	r, err := c.run(ctx, "Record", socket, "",
-		"if-shell", "-F", "-t", g.Pane, all(g.identity(), equal(optGeneration, g.Generation), hasPhase(id, from)),
+	r, err := c.run(ctx, "Record", target, "",
+		"if-shell", "-F", "-t", g.Pane, all(identity(g), equal(optGeneration, g.Generation), hasPhase(id, from)),
 		record(g, ring)+" ; display-message -p 'OK|"+n+"'", "display-message -p 'NO|"+n+"'")
 	return r.verdict(n, err)
 }
 
 // record is the part of a list that writes what happened: the ring and the token under which it happened.
-func record(g Guard, ring session.Ring) string {
+func record(g host.Guard, ring session.Ring) string {
 	out := "set-option -t " + g.Pane + " " + optRing + " " + quote(ring.String())
 	if g.Token > 0 {
 		out += " ; set-option -t " + g.Pane + " " + optFence + " " + strconv.FormatInt(g.Token, 10)
@@ -148,9 +118,9 @@ func record(g Guard, ring session.Ring) string {
 }
 
 // Advance gives the server a new generation. Once it has answered, no act of an earlier generation can run any more.
-func (c *Client) Advance(ctx context.Context, socket, generation string) error {
+func (c *Client) Advance(ctx context.Context, target, generation string) error {
 	n := Nonce()
-	r, err := c.run(ctx, "Advance", socket, "", "set-option", "-s", optGeneration, generation, ";", "display-message", "-p",
+	r, err := c.run(ctx, "Advance", target, "", "set-option", "-s", optGeneration, generation, ";", "display-message", "-p",
 		"OK|"+n+"|#{"+optGeneration+"}")
 	if err != nil {
 		return err
@@ -163,33 +133,15 @@ func (c *Client) Advance(ctx context.Context, socket, generation string) error {
 
 // Clear ends a session whose incarnation was seen dead, if inside the server it still is that one and every pane of the session is
 // dead. done is false when the guard refused.
-func (c *Client) Clear(ctx context.Context, socket, target string, g Guard) (done bool, err error) {
+func (c *Client) Clear(ctx context.Context, target string, g host.Guard) (done bool, err error) {
 	n, t := Nonce(), "="+target+":"
 	everyPaneDead := "#{==:#{m:*0*,#{W:#{P:#{pane_dead}}}},0}"
-	r, err := c.run(ctx, "Clear", socket, "",
+	r, err := c.run(ctx, "Clear", target, "",
 		"if-shell", "-F", "-t", t, all(equal("session_name", target), equal(optStamp, g.Stamp), equal(optGeneration, g.Generation),
 			"#{e|<=:#{"+optFence+"},"+strconv.FormatInt(g.Token, 10)+"}", everyPaneDead),
 		// The answer is printed first: with its last session the server may be gone before it could say anything.
 		"display-message -p 'OK|"+n+"' ; kill-session -t '"+t+"'", "display-message -p 'NO|"+n+"'")
 	return r.verdict(n, err)
-}
-
-// LastLines returns the last lines that show in a pane of this incarnation, alive or dead.
-func (c *Client) LastLines(ctx context.Context, socket string, g Guard, count int) []string {
-	s, ok, err := c.Capture(ctx, socket, g)
-	if err != nil || !ok {
-		return nil
-	}
-	rows := s.Rows
-	for len(rows) > 0 && strings.TrimSpace(rows[len(rows)-1]) == "" {
-		rows = rows[:len(rows)-1]
-	}
-	rows = rows[max(0, len(rows)-count):]
-	out := make([]string, len(rows))
-	for i, row := range rows {
-		out[i] = strings.TrimRight(row, " ")
-	}
-	return out
 }
 
 // verdict reads the answer of a guarded list.
@@ -204,4 +156,12 @@ func (r reply) verdict(n string, err error) (bool, error) {
 		return false, nil
 	}
 	return false, r.silent()
+}
+
+// Nudge makes the server look after its children: on Debian's 3.3a the end of one in eight killed programs is missed, until the next
+// child ends. The signal says nothing that is not true, so it is harmless at any time.
+func (c *Client) Nudge(server host.Server) {
+	if server.Pid > 0 {
+		_ = syscall.Kill(server.Pid, syscall.SIGCHLD)
+	}
 }

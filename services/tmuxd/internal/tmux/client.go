@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -24,14 +25,21 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
 
-// MaxSocketPath is the longest path that a socket's address can hold.
-const MaxSocketPath = 107
+const (
+	// maxSocketPath is the longest path that a socket's address can hold.
+	maxSocketPath = 107
+	// dialTimeout is long for a connection on one machine; only a full backlog takes longer.
+	dialTimeout = time.Second
+)
 
 // Client runs tmux. It holds no state about any server.
 type Client struct {
 	bin    string
+	dir    string
 	conf   string
 	env    []string
 	tracer trace.Tracer
@@ -41,8 +49,8 @@ type Client struct {
 type Config struct {
 	// Bin is the tmux binary.
 	Bin string
-	// ConfFile is where the servers' own configuration is written; it is read when a server starts.
-	ConfFile string
+	// Dir is where the sockets lie, and the servers' own configuration. Only we may enter it.
+	Dir string
 	// Env is the environment of tmux, from which servers and panes inherit. It should hold little.
 	Env []string
 	// Tracer makes the spans around commands.
@@ -70,11 +78,16 @@ func New(c Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tmux is not installed or not on the PATH (looked for %q): %w", c.Bin, err)
 	}
-	if err := os.WriteFile(c.ConfFile, []byte(serverConf), 0o600); err != nil {
+	if longest := len(c.Dir) + 1 + workitem.MaxTarget + len(".sock"); longest > maxSocketPath {
+		return nil, fmt.Errorf("the path of the socket directory %s is too long: it has %d bytes, and with a session's name at most %d are possible",
+			c.Dir, len(c.Dir), len(c.Dir)-(longest-maxSocketPath))
+	}
+	conf := filepath.Join(c.Dir, "tmux.conf")
+	if err := os.WriteFile(conf, []byte(serverConf), 0o600); err != nil {
 		return nil, fmt.Errorf("cannot write the tmux configuration: %w", err)
 	}
 	env := append([]string{"LANG=C.UTF-8", "LC_ALL=C.UTF-8"}, c.Env...)
-	return &Client{bin: bin, conf: c.ConfFile, env: env, tracer: c.Tracer}, nil
+	return &Client{bin: bin, dir: c.Dir, conf: conf, env: env, tracer: c.Tracer}, nil
 }
 
 // Version returns what `tmux -V` prints.
@@ -90,10 +103,13 @@ func Nonce() string {
 	return "n" + hex.EncodeToString(b[:])
 }
 
-// Dial says whether somebody listens on the socket: NoServer when nobody does, Answered when a connection was accepted, and NoAnswer
-// for everything else (no permission, a full backlog), which proves nothing.
-func Dial(socket string, timeout time.Duration) session.Answer {
-	conn, err := net.DialTimeout("unix", socket, timeout)
+// Socket returns the path of a target's socket.
+func (c *Client) Socket(target string) string { return filepath.Join(c.dir, target+".sock") }
+
+// Dial says whether somebody listens on the target's socket: NoServer when nobody does, Answered when a connection was accepted, and
+// NoAnswer for everything else (no permission, a full backlog), which proves nothing.
+func (c *Client) Dial(target string) session.Answer {
+	conn, err := net.DialTimeout("unix", c.Socket(target), dialTimeout)
 	switch {
 	case err == nil:
 		conn.Close()
@@ -120,13 +136,10 @@ func (r reply) find(tag, nonce string) ([]string, bool) {
 	return nil, false
 }
 
-// errNoAnswer means that nothing proves that the server executed the list: it may have, it may still.
-var errNoAnswer = errors.New("the tmux server did not answer")
-
 // run executes one command list on a server that must be there already (-N). stdin may be empty. The exit status is not looked at:
 // callers look for their nonce.
-func (c *Client) run(ctx context.Context, name, socket, stdin string, list ...string) (reply, error) {
-	return c.exec(ctx, name, stdin, append([]string{"-N", "-S", socket, "-u"}, list...))
+func (c *Client) run(ctx context.Context, name, target, stdin string, list ...string) (reply, error) {
+	return c.exec(ctx, name, stdin, append([]string{"-N", "-S", c.Socket(target), "-u"}, list...))
 }
 
 func (c *Client) exec(ctx context.Context, name, stdin string, args []string) (reply, error) {
@@ -146,12 +159,12 @@ func (c *Client) exec(ctx context.Context, name, stdin string, args []string) (r
 	r := reply{lines: strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n"), stderr: strings.TrimSpace(stderr.String())}
 	if ctx.Err() != nil {
 		span.SetStatus(codes.Error, "deadline")
-		return r, fmt.Errorf("%w within its deadline", errNoAnswer)
+		return r, fmt.Errorf("%w within its deadline", host.ErrNoAnswer)
 	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		span.SetStatus(codes.Error, "cannot run tmux")
-		return r, fmt.Errorf("%w: cannot run tmux: %w", errNoAnswer, err)
+		return r, fmt.Errorf("%w: cannot run tmux: %w", host.ErrNoAnswer, err)
 	}
 	return r, nil
 }
@@ -159,13 +172,10 @@ func (c *Client) exec(ctx context.Context, name, stdin string, args []string) (r
 // silent makes the error for a list whose nonce did not come back.
 func (r reply) silent() error {
 	if r.stderr != "" {
-		return fmt.Errorf("%w; it said: %s", errNoAnswer, printable(r.stderr))
+		return fmt.Errorf("%w; it said: %s", host.ErrNoAnswer, printable(r.stderr))
 	}
-	return errNoAnswer
+	return host.ErrNoAnswer
 }
-
-// IsNoAnswer reports whether err means that nothing proves what the server did.
-func IsNoAnswer(err error) bool { return errors.Is(err, errNoAnswer) }
 
 // printable keeps what tmux says to one line of printable ASCII.
 func printable(s string) string {

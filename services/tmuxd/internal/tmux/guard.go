@@ -3,34 +3,20 @@ package tmux
 import (
 	"strconv"
 	"strings"
-	"time"
 
 	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
 
-// Guard is what must hold inside the server, at the moment of an act, for the act to be done.
-type Guard struct {
-	// Stamp, Pane and Pid name the incarnation: a person's respawn-pane keeps the first two.
-	Stamp string
-	Pane  string
-	Pid   int
-	// Generation is the server's generation; an act of an earlier one never runs.
-	Generation string
-	// Token is the fencing token; an act under an older token than the session has seen never runs.
-	Token int64
-	// NotAfter is the deadline on the wall clock, a second line of defence with a resolution of one second.
-	NotAfter time.Time
-}
-
 // identity is the condition that the pane is still the agent's pane of this incarnation.
-func (g Guard) identity() string {
+func identity(g host.Guard) string {
 	return all(equal(optStamp, g.Stamp), equal("pane_id", g.Pane), equal("pane_pid", strconv.Itoa(g.Pid)))
 }
 
 // condition is the whole guard of a mutation, with what else the act asks for.
-func (g Guard) condition(more ...string) string {
+func condition(g host.Guard, more ...string) string {
 	return all(append([]string{
-		g.identity(),
+		identity(g),
 		equal(optGeneration, g.Generation),
 		equal("pane_dead", "0"),
 		equal("pane_input_off", "0"),
@@ -69,7 +55,7 @@ func hasAny(id string) string { return "#{m:" + session.MarkAny(id) + ",#{" + op
 // shows is the condition that a row of the screen matches a regular expression.
 func shows(pattern string) string { return "#{!=:#{C/r:" + escapeFormat(pattern) + "},0}" }
 
-// titleMatches is the condition that the pane's title begins with a text.
+// titleHas is the condition that the pane's title begins with a text.
 func titleHas(prefix string) string {
 	return "#{m:" + escapeFormat(escapeGlob(prefix)) + "*,#{pane_title}}"
 }

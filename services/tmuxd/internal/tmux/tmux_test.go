@@ -2,9 +2,9 @@ package tmux
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
 
 const (
@@ -25,10 +26,9 @@ const (
 // rig is one real tmux server with one session, whose pane runs a shell line.
 type rig struct {
 	*Client
-	t      *testing.T
-	socket string
-	guard  Guard
-	made   Created
+	t     *testing.T
+	guard host.Guard
+	made  host.Created
 }
 
 func newRig(t *testing.T, shellLine string) *rig {
@@ -43,7 +43,7 @@ func newRig(t *testing.T, shellLine string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, socket: filepath.Join(dir, target+".sock")}
+	r := &rig{t: t}
 	t.Cleanup(func() {
 		if r.made.Server.Pid > 0 {
 			_ = syscall.Kill(r.made.Server.Pid, syscall.SIGCONT)
@@ -51,21 +51,21 @@ func newRig(t *testing.T, shellLine string) *rig {
 		}
 		os.RemoveAll(dir)
 	})
-	r.Client, err = New(Config{Bin: "tmux", ConfFile: filepath.Join(dir, "tmux.conf"), Env: []string{"PATH=" + os.Getenv("PATH"), "TERM=xterm-256color"},
+	r.Client, err = New(Config{Bin: "tmux", Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH"), "TERM=xterm-256color"},
 		Tracer: noop.NewTracerProvider().Tracer("")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.made, err = r.Create(r.ctx(), r.socket, r.session(shellLine))
+	r.made, err = r.Create(r.ctx(), r.session(shellLine))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.guard = Guard{Stamp: stamp, Pane: r.made.Pane, Pid: r.made.Pid, Generation: "g1", Token: 5, NotAfter: time.Now().Add(time.Minute)}
+	r.guard = host.Guard{Stamp: stamp, Pane: r.made.Pane, Pid: r.made.Pid, Generation: "g1", Token: 5, NotAfter: time.Now().Add(time.Minute)}
 	return r
 }
 
-func (r *rig) session(shellLine string) NewSession {
-	return NewSession{Target: target, Argv: []string{"/bin/sh", "-c", shellLine}, Dir: "/tmp", Width: 200, Height: 50,
+func (r *rig) session(shellLine string) host.NewSession {
+	return host.NewSession{Target: target, Argv: []string{"/bin/sh", "-c", shellLine}, Dir: "/tmp", Width: 200, Height: 50,
 		Stamp: stamp, Item: "github:octo/widget#7", Harness: "h", Conversation: "c", Generation: "g1", Token: 5}
 }
 
@@ -75,9 +75,9 @@ func (r *rig) ctx() context.Context {
 	return ctx
 }
 
-func (r *rig) view() View {
+func (r *rig) view() host.View {
 	r.t.Helper()
-	v, err := r.Observe(r.ctx(), r.socket)
+	v, err := r.Observe(r.ctx(), target)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func (r *rig) until(what string, ok func() bool) {
 
 func (r *rig) screen() string {
 	r.t.Helper()
-	s, ok, err := r.Capture(r.ctx(), r.socket, r.guard)
+	s, ok, err := r.Capture(r.ctx(), target, r.guard)
 	if err != nil || !ok {
 		r.t.Fatalf("capture: %v %v", ok, err)
 	}
@@ -126,7 +126,7 @@ func TestCreate_AProgramThatEndsAtOnceLeavesItsStatus(t *testing.T) {
 
 func TestCreate_ASecondOneOfThisNameIsADuplicate(t *testing.T) {
 	r := newRig(t, "sleep 300")
-	if _, err := r.Create(r.ctx(), r.socket, r.session("sleep 300")); err != ErrDuplicate {
+	if _, err := r.Create(r.ctx(), r.session("sleep 300")); err != host.ErrDuplicate {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -136,10 +136,14 @@ func TestCreate_NamesAndDirectoriesAreNotFormats(t *testing.T) {
 	r := newRig(t, "sleep 300")
 	s := r.session("sleep 300")
 	s.Target, s.Dir = "loop-other-1", "/tmp/#(touch "+dir+"/pwned)"
-	if _, err := r.Create(r.ctx(), r.socket, s); err != nil {
+	made, err := r.Create(r.ctx(), s)
+	if err != nil {
 		t.Fatal(err)
 	}
-	r.until("both are there", func() bool { return len(r.view().Sessions) == 2 })
+	defer func() { _ = syscall.Kill(made.Server.Pid, syscall.SIGTERM) }()
+	if v, err := r.Observe(r.ctx(), "loop-other-1"); err != nil || len(v.Panes) != 1 {
+		t.Fatalf("%+v, %v", v, err)
+	}
 	if _, err := os.Stat(dir + "/pwned"); err == nil {
 		t.Fatal("the directory was run as a command")
 	}
@@ -158,7 +162,7 @@ func TestPaste_IsExactAndRecordsItsPhase(t *testing.T) {
 	r := newRig(t, "stty raw -echo; cat -v")
 	r.until("cat runs", func() bool { return r.pasteProbe() })
 	ring := session.Ring{}.With(del, session.Pasted)
-	done, err := r.Paste(r.ctx(), r.socket, r.guard, del, "a;b #{x} $(id) \\ ' \" é;", false, ring)
+	done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "a;b #{x} $(id) \\ ' \" é;", Ring: ring})
 	if err != nil || !done {
 		t.Fatalf("%v %v", done, err)
 	}
@@ -167,7 +171,7 @@ func TestPaste_IsExactAndRecordsItsPhase(t *testing.T) {
 		t.Fatalf("phase %v", got)
 	}
 	// The same delivery is not pasted a second time.
-	if done, err := r.Paste(r.ctx(), r.socket, r.guard, del, "again", false, ring); err != nil || done {
+	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "again", Ring: ring}); err != nil || done {
 		t.Fatalf("second paste: %v %v", done, err)
 	}
 	if strings.Contains(r.screen(), "again") {
@@ -185,31 +189,31 @@ func TestPaste_EveryPartOfTheGuardRefuses(t *testing.T) {
 	r := newRig(t, "stty raw -echo; cat -v")
 	r.until("cat runs", func() bool { return r.pasteProbe() })
 	ring := session.Ring{}.With(del, session.Pasted)
-	for name, change := range map[string]func(*Guard){
-		"another stamp":      func(g *Guard) { g.Stamp = "stamp0002" },
-		"no stamp":           func(g *Guard) { g.Stamp = "" },
-		"another pane":       func(g *Guard) { g.Pane = "%9" },
-		"another pid":        func(g *Guard) { g.Pid++ },
-		"another generation": func(g *Guard) { g.Generation = "g0" },
-		"an older token":     func(g *Guard) { g.Token = 4 },
-		"too late":           func(g *Guard) { g.NotAfter = time.Now().Add(-3 * time.Second) },
+	for name, change := range map[string]func(*host.Guard){
+		"another stamp":      func(g *host.Guard) { g.Stamp = "stamp0002" },
+		"no stamp":           func(g *host.Guard) { g.Stamp = "" },
+		"another pane":       func(g *host.Guard) { g.Pane = "%9" },
+		"another pid":        func(g *host.Guard) { g.Pid++ },
+		"another generation": func(g *host.Guard) { g.Generation = "g0" },
+		"an older token":     func(g *host.Guard) { g.Token = 4 },
+		"too late":           func(g *host.Guard) { g.NotAfter = time.Now().Add(-3 * time.Second) },
 	} {
 		g := r.guard
 		change(&g)
-		if done, err := r.Paste(r.ctx(), r.socket, g, del, "WRONG", false, ring); err != nil || done {
+		if done, err := r.Paste(r.ctx(), target, g, host.Text{ID: del, Typed: "WRONG", Ring: ring}); err != nil || done {
 			t.Errorf("%s: done %v, %v", name, done, err)
 		}
 	}
-	if out, err := exec.Command("tmux", "-S", r.socket, "select-pane", "-d", "-t", r.guard.Pane).CombinedOutput(); err != nil {
+	if out, err := exec.Command("tmux", "-S", r.Socket(target), "select-pane", "-d", "-t", r.guard.Pane).CombinedOutput(); err != nil {
 		t.Fatalf("%s", out)
 	}
-	if done, err := r.Paste(r.ctx(), r.socket, r.guard, del, "WRONG", false, ring); err != nil || done {
+	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "WRONG", Ring: ring}); err != nil || done {
 		t.Errorf("input off: done %v, %v", done, err)
 	}
 	if strings.Contains(r.screen(), "WRONG") || r.view().Panes[0].Ring != "" {
 		t.Error("something was typed or recorded")
 	}
-	if out, _ := exec.Command("tmux", "-S", r.socket, "list-buffers").Output(); len(out) > 0 {
+	if out, _ := exec.Command("tmux", "-S", r.Socket(target), "list-buffers").Output(); len(out) > 0 {
 		t.Errorf("buffers are left: %s", out)
 	}
 }
@@ -217,10 +221,8 @@ func TestPaste_EveryPartOfTheGuardRefuses(t *testing.T) {
 // On tmux 3.3a an unguarded paste into a dead pane ends the server and every session on it.
 func TestPaste_IntoADeadPaneHarmsNobody(t *testing.T) {
 	r := newRig(t, "exit 0")
-	other := r.session("sleep 300")
-	other.Target = "loop-other-1"
-	if _, err := r.Create(r.ctx(), r.socket, other); err != nil {
-		t.Fatal(err)
+	if out, err := exec.Command("tmux", "-S", r.Socket(target), "new-session", "-d", "-s", "loop-other-1", "sleep", "300").CombinedOutput(); err != nil {
+		t.Fatalf("%s", out)
 	}
 	r.until("the pane is dead", func() bool {
 		for _, p := range r.view().Panes {
@@ -230,7 +232,7 @@ func TestPaste_IntoADeadPaneHarmsNobody(t *testing.T) {
 		}
 		return false
 	})
-	if done, err := r.Paste(r.ctx(), r.socket, r.guard, del, "x", false, session.Ring{}.With(del, session.Pasted)); err != nil || done {
+	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "x", Ring: session.Ring{}.With(del, session.Pasted)}); err != nil || done {
 		t.Fatalf("%v %v", done, err)
 	}
 	if len(r.view().Sessions) != 2 {
@@ -242,20 +244,20 @@ func TestSubmit_SendsOneCRAndLooksForDialogsInTheServer(t *testing.T) {
 	r := newRig(t, "stty raw -echo; printf 'Do you want, really }?'; cat -v")
 	r.until("cat runs", func() bool { return r.pasteProbe() })
 	pasted := session.Ring{}.With(del, session.Pasted)
-	if done, err := r.Paste(r.ctx(), r.socket, r.guard, del, "text", false, pasted); err != nil || !done {
+	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "text", Ring: pasted}); err != nil || !done {
 		t.Fatalf("%v %v", done, err)
 	}
 	r.until("the text shows", func() bool { return strings.Contains(r.screen(), "text") })
 	submitted := pasted.With(del, session.Submitted)
-	dialog := Look{Dialogs: []string{`want, really }\?`}}
-	if done, err := r.Submit(r.ctx(), r.socket, r.guard, del, session.Pasted, dialog, submitted); err != nil || done {
+	dialog := host.Look{Dialogs: []string{`want, really }\?`}}
+	if done, err := r.Submit(r.ctx(), target, r.guard, del, session.Pasted, dialog, submitted); err != nil || done {
 		t.Fatalf("over a dialog: %v %v", done, err)
 	}
-	if done, err := r.Submit(r.ctx(), r.socket, r.guard, del, session.Pasted, Look{Dialogs: []string{"^no such row"}}, submitted); err != nil || !done {
+	if done, err := r.Submit(r.ctx(), target, r.guard, del, session.Pasted, host.Look{Dialogs: []string{"^no such row"}}, submitted); err != nil || !done {
 		t.Fatalf("%v %v", done, err)
 	}
 	r.until("the CR shows", func() bool { return strings.Contains(r.screen(), "text^M") })
-	if done, err := r.Submit(r.ctx(), r.socket, r.guard, del, session.Pasted, Look{}, submitted); err != nil || done {
+	if done, err := r.Submit(r.ctx(), target, r.guard, del, session.Pasted, host.Look{}, submitted); err != nil || done {
 		t.Fatalf("a second time from the same phase: %v %v", done, err)
 	}
 	if strings.Contains(r.screen(), "^M^M") {
@@ -266,14 +268,14 @@ func TestSubmit_SendsOneCRAndLooksForDialogsInTheServer(t *testing.T) {
 func TestSubmit_WorksInCopyMode(t *testing.T) {
 	r := newRig(t, "stty raw -echo; cat -v")
 	r.until("cat runs", func() bool { return r.pasteProbe() })
-	if out, err := exec.Command("tmux", "-S", r.socket, "copy-mode", "-t", r.guard.Pane).CombinedOutput(); err != nil {
+	if out, err := exec.Command("tmux", "-S", r.Socket(target), "copy-mode", "-t", r.guard.Pane).CombinedOutput(); err != nil {
 		t.Fatalf("%s", out)
 	}
 	ring := session.Ring{}.With(del, session.Pasted)
-	if done, err := r.Paste(r.ctx(), r.socket, r.guard, del, "text", false, ring); err != nil || !done {
+	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "text", Ring: ring}); err != nil || !done {
 		t.Fatalf("%v %v", done, err)
 	}
-	if done, err := r.Submit(r.ctx(), r.socket, r.guard, del, session.Pasted, Look{}, ring.With(del, session.Submitted)); err != nil || !done {
+	if done, err := r.Submit(r.ctx(), target, r.guard, del, session.Pasted, host.Look{}, ring.With(del, session.Submitted)); err != nil || !done {
 		t.Fatalf("%v %v", done, err)
 	}
 	r.until("text and CR show", func() bool { return strings.Contains(r.screen(), "text^M") })
@@ -290,13 +292,13 @@ func TestAdvance_ResolvesATimedOutAct(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := r.Paste(ctx, r.socket, r.guard, del, "LATE", false, ring); !IsNoAnswer(err) {
+	if _, err := r.Paste(ctx, target, r.guard, host.Text{ID: del, Typed: "LATE", Ring: ring}); !errors.Is(err, host.ErrNoAnswer) {
 		t.Fatalf("a stopped server answered: %v", err)
 	}
 	if err := syscall.Kill(r.made.Server.Pid, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Advance(r.ctx(), r.socket, "g2"); err != nil {
+	if err := r.Advance(r.ctx(), target, "g2"); err != nil {
 		t.Fatal(err)
 	}
 	v := r.view()
@@ -310,27 +312,27 @@ func TestAdvance_ResolvesATimedOutAct(t *testing.T) {
 	}
 	old := r.guard
 	old.Generation = "g1"
-	if done, err := r.Paste(r.ctx(), r.socket, old, "delivery-0002", "STALE", false, ring); err != nil || done {
+	if done, err := r.Paste(r.ctx(), target, old, host.Text{ID: "delivery-0002", Typed: "STALE", Ring: ring}); err != nil || done {
 		t.Fatalf("an act of the old generation ran: %v %v", done, err)
 	}
 }
 
 func TestDial_TellsNobodyFromNoAnswer(t *testing.T) {
 	r := newRig(t, "sleep 300")
-	if got := Dial(r.socket, time.Second); got != session.Answered {
+	if got := r.Dial(target); got != session.Answered {
 		t.Errorf("live server: %v", got)
 	}
-	if got := Dial(r.socket+"x", time.Second); got != session.NoServer {
+	if got := r.Dial("loop-nobody-1"); got != session.NoServer {
 		t.Errorf("no socket: %v", got)
 	}
-	if got := Dial(filepath.Dir(r.socket)+"/tmux.conf/x", time.Second); got != session.NoAnswer {
+	if got := r.Dial("tmux.conf/x"); got != session.NoAnswer {
 		t.Errorf("not a directory: %v", got)
 	}
 }
 
 func TestClear_OnlyTheDeadIncarnation(t *testing.T) {
 	r := newRig(t, "sleep 300")
-	if done, err := r.Clear(r.ctx(), r.socket, target, r.guard); err != nil || done {
+	if done, err := r.Clear(r.ctx(), target, r.guard); err != nil || done {
 		t.Fatalf("a live session was cleared: %v %v", done, err)
 	}
 	if err := syscall.Kill(r.made.Pid, syscall.SIGKILL); err != nil {
@@ -339,22 +341,22 @@ func TestClear_OnlyTheDeadIncarnation(t *testing.T) {
 	r.until("the pane is dead", func() bool { return r.view().Panes[0].Dead })
 	g := r.guard
 	g.Stamp = "stamp0002"
-	if done, err := r.Clear(r.ctx(), r.socket, target, g); err != nil || done {
+	if done, err := r.Clear(r.ctx(), target, g); err != nil || done {
 		t.Fatalf("another incarnation was cleared: %v %v", done, err)
 	}
-	if out, err := exec.Command("tmux", "-S", r.socket, "split-window", "-t", "="+target+":", "sleep", "300").CombinedOutput(); err != nil {
+	if out, err := exec.Command("tmux", "-S", r.Socket(target), "split-window", "-t", "="+target+":", "sleep", "300").CombinedOutput(); err != nil {
 		t.Fatalf("%s", out)
 	}
-	if done, err := r.Clear(r.ctx(), r.socket, target, r.guard); err != nil || done {
+	if done, err := r.Clear(r.ctx(), target, r.guard); err != nil || done {
 		t.Fatalf("a session with a guest was cleared: %v %v", done, err)
 	}
-	if out, err := exec.Command("tmux", "-S", r.socket, "kill-pane", "-t", "%1").CombinedOutput(); err != nil {
+	if out, err := exec.Command("tmux", "-S", r.Socket(target), "kill-pane", "-t", "%1").CombinedOutput(); err != nil {
 		t.Fatalf("%s", out)
 	}
-	if done, err := r.Clear(r.ctx(), r.socket, target, r.guard); err != nil || !done {
+	if done, err := r.Clear(r.ctx(), target, r.guard); err != nil || !done {
 		t.Fatalf("%v %v", done, err)
 	}
-	r.until("nobody listens", func() bool { return Dial(r.socket, time.Second) == session.NoServer })
+	r.until("nobody listens", func() bool { return r.Dial(target) == session.NoServer })
 }
 
 func FuzzQuote(f *testing.F) {

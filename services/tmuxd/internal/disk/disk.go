@@ -1,0 +1,302 @@
+// Package disk keeps what outlives a session and tmuxd itself: which incarnation a target had last, how far each delivery came
+// (the journal), and the files that tmuxd and the wrapper of an agent tell each other through.
+//
+// It knows files and processes by their pid. It knows nothing of tmux, and decides nothing.
+package disk
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/internal/wrapper"
+	"muxpost.dev/muxpost/services/tmuxd/internal/host"
+)
+
+// Dir is a state directory.
+type Dir struct {
+	root     string
+	execPath string
+	lock     *os.File
+
+	mu    sync.Mutex
+	token int64
+}
+
+// Open makes or opens a state directory, for one tmuxd at a time. execPath is the wrapper's binary.
+func Open(root, execPath string) (*Dir, error) {
+	if !filepath.IsAbs(root) {
+		return nil, fmt.Errorf("the state directory %q is not an absolute path", root)
+	}
+	for _, sub := range []string{"", "sessions", "records", "specs", "prompts", "journal"} {
+		if err := os.MkdirAll(filepath.Join(root, sub), 0o700); err != nil {
+			return nil, fmt.Errorf("cannot make the state directory: %w", err)
+		}
+	}
+	info, err := os.Lstat(root)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("the state directory %s must be a directory that only its owner may enter (chmod 700 %s)", root, root)
+	}
+	lock, err := os.OpenFile(filepath.Join(root, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("another tmuxd uses the state directory %s: two on one directory would act on the same sessions", root)
+	}
+	d := &Dir{root: root, execPath: execPath, lock: lock}
+	if d.token, err = d.readToken(); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Close gives the directory free.
+func (d *Dir) Close() error { return d.lock.Close() }
+
+// HarnessRoot is where harnesses have their own directories.
+func (d *Dir) HarnessRoot() string { return d.root }
+
+func (d *Dir) path(parts ...string) string {
+	return filepath.Join(append([]string{d.root}, parts...)...)
+}
+
+// Recall returns the memory of a target.
+func (d *Dir) Recall(target string) (host.Memory, bool, error) {
+	data, err := os.ReadFile(d.path("sessions", target+".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return host.Memory{}, false, nil
+	}
+	if err != nil {
+		return host.Memory{}, false, err
+	}
+	var m host.Memory
+	if err := json.Unmarshal(data, &m); err != nil {
+		return host.Memory{}, false, fmt.Errorf("the memory of %s cannot be read: %w", target, err)
+	}
+	return m, true, nil
+}
+
+// Remember stores the memory of a target, with what names the server's process for good.
+func (d *Dir) Remember(m host.Memory) error {
+	if m.Server.Pid > 0 && m.Boot == "" {
+		p, err := wrapper.Find(m.Server.Pid)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		m.ServerStart, m.Boot = p.Start, p.Boot
+	}
+	return wrapper.WriteJSON(d.path("sessions", m.Target+".json"), m)
+}
+
+// ServerLives says whether the remembered tmux server's process lives.
+func (d *Dir) ServerLives(m host.Memory) session.Process {
+	if m.Server.Pid == 0 {
+		return session.ProcessNone
+	}
+	return process(wrapper.Process{Pid: m.Server.Pid, Start: m.ServerStart, Boot: m.Boot})
+}
+
+func process(p wrapper.Process) session.Process {
+	alive, err := p.Alive()
+	switch {
+	case err != nil:
+		return session.ProcessUnclear
+	case alive:
+		return session.ProcessAlive
+	}
+	return session.ProcessGone
+}
+
+// Token returns the highest fencing token seen on this host.
+func (d *Dir) Token() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.token
+}
+
+// RaiseToken stores a higher token. A lower one changes nothing.
+func (d *Dir) RaiseToken(token int64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if token <= d.token {
+		return nil
+	}
+	if err := wrapper.WriteJSON(d.path("token.json"), token); err != nil {
+		return err
+	}
+	d.token = token
+	return nil
+}
+
+func (d *Dir) readToken() (int64, error) {
+	data, err := os.ReadFile(d.path("token.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	token, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s holds no fencing token: %w", d.path("token.json"), err)
+	}
+	return token, nil
+}
+
+// line is the form of a journal entry.
+type line struct {
+	Time         time.Time `json:"time"`
+	ID           string    `json:"id"`
+	Phase        string    `json:"phase"`
+	Stamp        string    `json:"stamp,omitempty"`
+	Harness      string    `json:"harness,omitempty"`
+	Conversation string    `json:"conversation,omitempty"`
+	Directory    string    `json:"directory,omitempty"`
+}
+
+// Append writes an entry to the target's journal.
+func (d *Dir) Append(target string, e host.Entry, synced bool) error {
+	data, err := json.Marshal(line{e.Time, e.ID, e.Phase.String(), e.Stamp, e.Harness, e.Conversation, e.Directory})
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(d.path("journal", target+".jsonl"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	// A crash in the middle of a line leaves a torn one: the next begins on a line of its own, and the torn one is passed over.
+	_, err = f.Write(append(append([]byte("\n"), data...), '\n'))
+	if err == nil && synced {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// Entries returns the entries of one delivery, oldest first.
+func (d *Dir) Entries(target, id string) ([]host.Entry, error) {
+	f, err := os.Open(d.path("journal", target+".jsonl"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var out []host.Entry
+	scan := bufio.NewScanner(f)
+	scan.Buffer(nil, 1<<20)
+	for scan.Scan() {
+		var l line
+		if json.Unmarshal(scan.Bytes(), &l) != nil || l.ID != id {
+			continue
+		}
+		phase, known := session.ParsePhase(l.Phase)
+		if !known {
+			return nil, fmt.Errorf("the journal of %s has the phase %q, which this version does not know", target, l.Phase)
+		}
+		out = append(out, host.Entry{Time: l.Time, ID: l.ID, Phase: phase, Stamp: l.Stamp, Harness: l.Harness,
+			Conversation: l.Conversation, Directory: l.Directory})
+	}
+	return out, scan.Err()
+}
+
+func (d *Dir) spec(stamp string) string   { return d.path("specs", stamp+".json") }
+func (d *Dir) prompt(stamp string) string { return d.path("prompts", stamp+".txt") }
+func (d *Dir) record(target, stamp string) string {
+	return d.path("records", target+"."+stamp+".json")
+}
+
+// PromptFile tells where the prompt of an incarnation will lie.
+func (d *Dir) PromptFile(stamp string) string { return d.prompt(stamp) }
+
+// Prepare writes the spec of a run and returns the wrapper's command.
+func (d *Dir) Prepare(r host.Run) ([]string, error) {
+	return []string{d.execPath, d.spec(r.Stamp)}, wrapper.WriteSpec(d.spec(r.Stamp), wrapper.Spec{
+		Stamp: r.Stamp, Argv: r.Argv, Env: r.Env, Dir: r.Dir, Prompt: r.Prompt, PromptFile: r.PromptFile,
+		RecordFile: d.record(r.Target, r.Stamp), NotAfter: r.NotAfter,
+	})
+}
+
+// Revoke takes a spec back. Whoever unlinks it, the wrapper or we, was first.
+func (d *Dir) Revoke(stamp string) bool { return os.Remove(d.spec(stamp)) == nil }
+
+// Discard removes a prompt that nobody read.
+func (d *Dir) Discard(stamp string) { _ = os.Remove(d.prompt(stamp)) }
+
+// Ran returns what the wrapper recorded of an incarnation.
+func (d *Dir) Ran(target, stamp string) (host.Ran, error) {
+	r, err := wrapper.ReadRecord(d.record(target, stamp))
+	if errors.Is(err, fs.ErrNotExist) {
+		return host.Ran{Process: session.ProcessNone}, nil
+	}
+	if err != nil {
+		return host.Ran{Process: session.ProcessUnclear}, err
+	}
+	out := host.Ran{Known: true, Process: process(r.Wrapper), Reached: r.ReachedHarness(), Ended: r.Ended(), Detail: r.Detail}
+	if r.State == wrapper.Exited || r.State == wrapper.Signaled {
+		out.Exit = host.Exit{Known: true, Signal: r.Signal, Code: r.Code, At: r.EndedAt}
+	}
+	return out, nil
+}
+
+// Transcript looks for a line that match accepts.
+func (d *Dir) Transcript(path string, match func([]byte) bool) (found, exists bool, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, true, err
+	}
+	defer f.Close()
+	in := bufio.NewReaderSize(f, 64<<10)
+	for {
+		row, err := in.ReadBytes('\n')
+		if match(bytes.TrimSuffix(row, []byte("\n"))) {
+			return true, true, nil
+		}
+		if errors.Is(err, io.EOF) {
+			return false, true, nil
+		}
+		if err != nil {
+			return false, true, err
+		}
+	}
+}
+
+// Directory checks a working directory, or makes it.
+func (d *Dir) Directory(path string, make bool) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) && make {
+		return os.MkdirAll(path, 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is not a directory", path)
+	}
+	return nil
+}

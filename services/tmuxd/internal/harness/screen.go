@@ -1,0 +1,163 @@
+package harness
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Screen is what a pane shows.
+type Screen struct {
+	Rows             []string
+	CursorX, CursorY int
+	CursorShown      bool
+	Title            string
+}
+
+// Reading is what a screen says of the agent. The zero value says that nothing was understood.
+type Reading struct {
+	// Dialog is true when a dialog waits for a person; DialogRow is the row or title that says so.
+	Dialog    bool
+	DialogRow string
+	// Ready is true when the composer is there: its first row, the cursor in it, and the row below it.
+	Ready bool
+	// Busy is true when a turn runs.
+	Busy bool
+	// Text is what stands in the composer, without white space; empty for an empty one.
+	Text string
+}
+
+// dialogRows is how many of the last rows can be a dialog: further up is history, which may quote one.
+const dialogRows = 15
+
+// Read reads a screen. A dialog that is not there only delays a delivery; a composer that is not there must not be seen: so the cursor
+// has to stand in it.
+func (h *Harness) Read(s Screen) Reading {
+	var r Reading
+	last := len(s.Rows)
+	for last > 0 && strings.TrimSpace(s.Rows[last-1]) == "" {
+		last--
+	}
+	for _, title := range h.DialogTitles {
+		if strings.HasPrefix(s.Title, title) {
+			r.Dialog, r.DialogRow = true, s.Title
+		}
+	}
+	for _, row := range s.Rows[max(0, last-dialogRows):last] {
+		for _, d := range h.dialogs {
+			if !r.Dialog && d.MatchString(row) {
+				r.Dialog, r.DialogRow = true, strings.TrimSpace(row)
+			}
+		}
+		if h.busy != nil && h.busy.MatchString(row) {
+			r.Busy = true
+		}
+	}
+	if h.busyTitle != nil && h.busyTitle.MatchString(s.Title) {
+		r.Busy = true
+	}
+	r.Text, r.Ready = h.composer(s)
+	r.Ready = r.Ready && !r.Dialog
+	return r
+}
+
+// composer returns the text in the composer, and whether the composer is there. The cursor stands in it, so it is looked for upwards
+// from the cursor; the footer is looked for downwards.
+func (h *Harness) composer(s Screen) (string, bool) {
+	if !s.CursorShown || s.CursorY >= len(s.Rows) || s.CursorY < 0 {
+		return "", false
+	}
+	top := -1
+	for y := s.CursorY; y >= 0; y-- {
+		if h.prompt.MatchString(s.Rows[y]) {
+			top = y
+			break
+		}
+		if h.footer != nil && h.footer.MatchString(s.Rows[y]) {
+			return "", false // the cursor is below the composer
+		}
+	}
+	if top < 0 {
+		return "", false
+	}
+	bottom := s.CursorY
+	if h.footer != nil {
+		for bottom = s.CursorY + 1; ; bottom++ {
+			if bottom >= len(s.Rows) {
+				return "", false
+			}
+			if h.footer.MatchString(s.Rows[bottom]) {
+				break
+			}
+		}
+		bottom--
+	}
+	m := h.prompt.FindStringSubmatchIndex(s.Rows[top])
+	first := s.Rows[top][m[2]:m[3]]
+	start := utf8.RuneCountInString(s.Rows[top][:m[2]])
+	// A person may type the words of the placeholder; only in an empty composer does the cursor stand before them.
+	if h.placeholder != nil && s.CursorY == top && s.CursorX <= start && h.placeholder.MatchString(first) {
+		return "", true
+	}
+	return squeeze(first + strings.Join(s.Rows[top+1:bottom+1], "")), true
+}
+
+// Shows says how a typed text stands in the composer.
+type Shows uint8
+
+// How a text can stand in the composer.
+const (
+	// ShowsNothing means that the composer is empty.
+	ShowsNothing Shows = iota
+	// ShowsText means that what stands there is the text, its end, or what the program puts in its place, and nothing else.
+	ShowsText
+	// ShowsMore means that the text stands there together with something else.
+	ShowsMore
+	// ShowsOther means that something else stands there.
+	ShowsOther
+)
+
+// tail is how much of the end of a text must show to be taken for it: a composer shows no more than its last rows.
+const tail = 24
+
+// Composed says how typed stands in the composer. mark is the part of it that nothing else holds.
+func (h *Harness) Composed(r Reading, typed, mark string) Shows {
+	if r.Text == "" {
+		return ShowsNothing
+	}
+	want := squeeze(typed)
+	if strings.HasSuffix(want, r.Text) && (len(r.Text) >= tail || len(r.Text) == len(want)) {
+		return ShowsText
+	}
+	if h.fold != nil {
+		if m := h.fold.FindStringSubmatchIndex(r.Text); m != nil {
+			whole := m[0] == 0 && m[1] == len(r.Text)
+			fits := true
+			if len(m) >= 4 && m[2] >= 0 {
+				n, err := strconv.Atoi(r.Text[m[2]:m[3]])
+				fits = err == nil && n == utf8.RuneCountInString(typed)
+			}
+			switch {
+			case whole && fits:
+				return ShowsText
+			case fits:
+				return ShowsMore
+			}
+		}
+	}
+	if strings.Contains(r.Text, squeeze(mark)) {
+		return ShowsMore
+	}
+	return ShowsOther
+}
+
+// squeeze drops white space: rows are wrapped and filled up in ways that say nothing of the text.
+func squeeze(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, s)
+}

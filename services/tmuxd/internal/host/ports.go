@@ -1,0 +1,246 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
+)
+
+// ErrNoAnswer means that nothing proves what a tmux server did: it may have run the act, it may still.
+var ErrNoAnswer = errors.New("the tmux server did not answer")
+
+// ErrDuplicate means that tmux said that a session of this name exists. It is text, and decides only whether to look again.
+var ErrDuplicate = errors.New("tmux says that a session of this name exists")
+
+// Tmux drives the private tmux servers, each named by its session's target. An error that is ErrNoAnswer proves nothing; a false
+// without an error means that the guard refused, inside the server.
+type Tmux interface {
+	// Dial says whether somebody listens on the server's socket.
+	Dial(target string) session.Answer
+	// Observe reads everything on the server in one look.
+	Observe(ctx context.Context, target string) (View, error)
+	// Capture reads the screen of the incarnation's pane.
+	Capture(ctx context.Context, target string, g Guard) (Screen, bool, error)
+	// Create makes the session, and the server for it where there is none.
+	Create(ctx context.Context, s NewSession) (Created, error)
+	// Advance gives the server a new generation: after it answered, no act of an earlier one can run.
+	Advance(ctx context.Context, target, generation string) error
+	Typist
+	// Clear ends the session, if it still is this incarnation and every pane of it is dead.
+	Clear(ctx context.Context, target string, g Guard) (bool, error)
+	// Nudge makes the server collect a child whose end it missed. It is harmless at any time.
+	Nudge(server Server)
+}
+
+// Typist is the part of Tmux that types and keeps the record of it, each call one guarded list.
+type Typist interface {
+	// Paste puts text into the pane and writes the ring: only if the delivery has no phase, or with again, if it is pasted.
+	Paste(ctx context.Context, target string, g Guard, p Text) (bool, error)
+	// Submit sends a lone CR and writes the ring, only from the phase from and with no dialog in sight.
+	Submit(ctx context.Context, target string, g Guard, id string, from session.Phase, l Look, ring session.Ring) (bool, error)
+	// Record writes the ring, only from the phase from.
+	Record(ctx context.Context, target string, g Guard, id string, from session.Phase, ring session.Ring) (bool, error)
+}
+
+// Text is what a paste puts into the pane.
+type Text struct {
+	ID    string
+	Typed string
+	// Again allows the paste of a delivery that is pasted already.
+	Again bool
+	// Ring is what the session remembers afterwards.
+	Ring session.Ring
+}
+
+// Server is what a tmux server says of itself.
+type Server struct {
+	Pid     int
+	Started time.Time
+	Version string
+}
+
+// Pane is one pane of a server.
+type Pane struct {
+	Session   string
+	SessionID string
+	ID        string
+	Pid       int
+	Dead      bool
+	// Status and Signal say how a dead pane's process ended; both are empty when tmux missed it.
+	Status, Signal string
+	InputOff       bool
+	// What the pane's session says of itself; empty when it says nothing.
+	Stamp, Item, AgentPane, AgentPid, Ring, Harness, Conversation string
+	Fence                                                         int64
+}
+
+// View is one look at everything on a server.
+type View struct {
+	Server   Server
+	Sessions []string
+	Panes    []Pane
+	// PanesRead is false when the server answered and did not list its panes.
+	PanesRead  bool
+	Generation string
+}
+
+// Screen is what a pane shows, with what else was read in the same look.
+type Screen struct {
+	harness.Screen
+	Dead, InputOff bool
+	Ring           string
+}
+
+// Guard is what must hold inside the server, at the moment of an act, for the act to be done.
+type Guard struct {
+	// Stamp, Pane and Pid name the incarnation: a person's respawn-pane keeps the first two.
+	Stamp string
+	Pane  string
+	Pid   int
+	// Generation is the server's generation; an act of an earlier one never runs.
+	Generation string
+	// Token is the fencing token; an act under an older token than the session has seen never runs.
+	Token int64
+	// NotAfter is the deadline on the wall clock, a second line of defence with a resolution of one second.
+	NotAfter time.Time
+}
+
+// Look is what must not show on the screen for a submit.
+type Look struct {
+	// Dialogs are patterns (POSIX extended) of which no row may match one.
+	Dialogs []string
+	// DialogTitles are beginnings that the pane's title may not have.
+	DialogTitles []string
+}
+
+// NewSession is a session to be made.
+type NewSession struct {
+	Target string
+	// Argv is the program of its pane: run without a shell.
+	Argv []string
+	// Dir is where a person's further panes start.
+	Dir           string
+	Width, Height int
+	// What the session will say of itself.
+	Stamp, Item, Harness, Conversation, Generation string
+	Ring                                           session.Ring
+	Token                                          int64
+}
+
+// Created is a session that was made.
+type Created struct {
+	Server    Server
+	SessionID string
+	Pane      string
+	Pid       int
+}
+
+// Disk keeps what outlives a session and tmuxd itself.
+type Disk interface {
+	Memories
+	Journal
+	Runs
+	// Transcript looks for a line that match accepts. exists is false when there is no such file.
+	Transcript(path string, match func(line []byte) bool) (found, exists bool, err error)
+	// Directory checks or makes a working directory.
+	Directory(path string, make bool) error
+}
+
+// Memories remember the last incarnation of each target, and the highest fencing token.
+type Memories interface {
+	// Recall returns the memory of a target; known is false when there is none. An error means that it cannot be told.
+	Recall(target string) (m Memory, known bool, err error)
+	Remember(m Memory) error
+	// ServerLives says whether the remembered tmux server's process lives.
+	ServerLives(m Memory) session.Process
+	// Token returns the highest fencing token seen on this host; RaiseToken raises it.
+	Token() int64
+	RaiseToken(token int64) error
+}
+
+// Memory is what is remembered of a target's last incarnation.
+type Memory struct {
+	Target       string
+	WorkItem     string
+	Stamp        string
+	Harness      string
+	Conversation string
+	Directory    string
+	SessionID    string
+	PaneID       string
+	PanePid      int
+	Server       Server
+	// ServerStart names the server's process for good: its start in clock ticks, and the boot.
+	ServerStart uint64
+	Boot        string
+	CreatedAt   time.Time
+	// Token is the highest fencing token under which the target was acted on.
+	Token int64
+}
+
+// Journal is the append-only memory of deliveries, which outlives sessions.
+type Journal interface {
+	// Append writes an entry; synced means that it must survive a power cut before the call returns.
+	Append(target string, e Entry, synced bool) error
+	// Entries returns the entries of one delivery, oldest first.
+	Entries(target, id string) ([]Entry, error)
+}
+
+// Entry is one line of the journal.
+type Entry struct {
+	Time  time.Time
+	ID    string
+	Phase session.Phase
+	// The incarnation, and the conversation it ran.
+	Stamp, Harness, Conversation, Directory string
+}
+
+// Runs are the wrapper's files.
+type Runs interface {
+	// Prepare writes the spec of a run and returns the wrapper's command.
+	Prepare(r Run) (argv []string, err error)
+	// Revoke takes the spec back. It returns true when the wrapper had not begun and never will.
+	Revoke(stamp string) bool
+	// Ran returns what the wrapper recorded of an incarnation.
+	Ran(target, stamp string) (Ran, error)
+	// Discard removes what a run left behind apart from its record.
+	Discard(stamp string)
+}
+
+// Run is what the wrapper is to run.
+type Run struct {
+	Target, Stamp string
+	Argv, Env     []string
+	Dir           string
+	Prompt        string
+	// PromptFile is where Prompt is put; empty for none. PromptPath tells the path for a stamp.
+	PromptFile string
+	NotAfter   time.Time
+}
+
+// Ran is what the wrapper recorded.
+type Ran struct {
+	// Known is false when there is no record.
+	Known bool
+	// Process says whether the wrapper lives.
+	Process session.Process
+	// Reached is true when the harness was started, so that it may have read its prompt.
+	Reached bool
+	// Ended is true when the harness ended; Exit says how.
+	Ended bool
+	Exit  Exit
+	// Detail is one line for a person.
+	Detail string
+}
+
+// Exit says how a process ended. The zero value means that nobody knows.
+type Exit struct {
+	Known bool
+	// Signal is the signal's number, zero when it exited by itself with Code.
+	Signal int
+	Code   int
+	At     time.Time
+}
