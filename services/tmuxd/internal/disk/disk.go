@@ -286,17 +286,23 @@ func (d *Dir) Transcript(path string, match func([]byte) bool) (found, exists bo
 	}
 }
 
-// Directory checks a working directory, or makes it.
-func (d *Dir) Directory(path string, make bool) error {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) && make {
-		return os.MkdirAll(path, 0o755)
+// Directory checks a working directory, or makes it, and returns it without symbolic links.
+func (d *Dir) Directory(path string, make bool) (string, error) {
+	if make {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return "", err
+		}
 	}
+	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if !info.IsDir() {
-		return fmt.Errorf("%s is not a directory", path)
+	info, err := os.Stat(real)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory", path)
 	}
-	return nil
+	return real, err
 }
+
+// MakePrivate makes a directory of a harness's own.
+func (d *Dir) MakePrivate(path string) error { return os.MkdirAll(path, 0o700) }

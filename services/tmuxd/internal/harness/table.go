@@ -19,47 +19,47 @@ import (
 // {prompt_file}, {dir}, {home} (the user's home directory) and {state} (the harness's own directory below the state directory).
 type Entry struct {
 	// Binary is the program, by name or path.
-	Binary string `koanf:"binary"`
+	Binary string `conf:"binary"`
 	// Fresh and Resume are the arguments for a new and an earlier conversation. No Resume means that it cannot.
-	Fresh  []string `koanf:"fresh"`
-	Resume []string `koanf:"resume"`
+	Fresh  []string `conf:"fresh"`
+	Resume []string `conf:"resume"`
 	// PromptArgs are added when the session starts with an event. They must hold {prompt_file}. None means that the first event is
 	// pasted once the composer is there: prompt text never stands on a command line.
-	PromptArgs []string `koanf:"prompt_args"`
+	PromptArgs []string `conf:"prompt_args"`
 	// ConversationID says where the id comes from: "assigned" (we make a UUID and pass it) or "none".
-	ConversationID string `koanf:"conversation_id"`
+	ConversationID string `conf:"conversation_id"`
 	// Env is added to the environment, as KEY: value.
-	Env map[string]string `koanf:"env"`
+	Env map[string]string `conf:"env"`
 	// PassEnv names variables that are passed on from tmuxd's own environment (keys of models, for example).
-	PassEnv []string `koanf:"pass_env"`
+	PassEnv []string `conf:"pass_env"`
 	// Prompt matches the first row of the composer; its first group is the text in it.
-	Prompt string `koanf:"prompt"`
+	Prompt string `conf:"prompt"`
 	// Placeholder matches the text of an empty composer.
-	Placeholder string `koanf:"placeholder"`
+	Placeholder string `conf:"placeholder"`
 	// Footer matches the row below the composer.
-	Footer string `koanf:"footer"`
+	Footer string `conf:"footer"`
 	// Fold matches the text that stands for a long paste; its first group, if any, is the number of characters.
-	Fold string `koanf:"fold"`
+	Fold string `conf:"fold"`
 	// Dialogs match rows of a dialog that waits for a person. They are also looked for by tmux, so they must mean the same as POSIX
 	// extended regular expressions.
-	Dialogs []string `koanf:"dialogs"`
+	Dialogs []string `conf:"dialogs"`
 	// DialogTitles are beginnings of the pane's title while a dialog waits.
-	DialogTitles []string `koanf:"dialog_titles"`
+	DialogTitles []string `conf:"dialog_titles"`
 	// BusyTitle matches the pane's title, Busy a row of the last ones, while a turn runs.
-	BusyTitle string `koanf:"busy_title"`
-	Busy      string `koanf:"busy"`
+	BusyTitle string `conf:"busy_title"`
+	Busy      string `conf:"busy"`
 	// WhenBusy says what to do with an event during a turn: "deliver" (the program queues it) or "hold".
-	WhenBusy string `koanf:"when_busy"`
+	WhenBusy string `conf:"when_busy"`
 	// NoBracketedPaste is true for programs without bracketed paste: a text is made one line for them.
-	NoBracketedPaste bool `koanf:"no_bracketed_paste"`
+	NoBracketedPaste bool `conf:"no_bracketed_paste"`
 	// Settle is how long after a paste the program takes a submit.
-	Settle time.Duration `koanf:"settle"`
+	Settle time.Duration `conf:"settle"`
 	// Survival is how long a start is watched before it counts.
-	Survival time.Duration `koanf:"survival"`
+	Survival time.Duration `conf:"survival"`
 	// Transcript is the file in which the program records the conversation; empty when there is none that can be read.
-	Transcript string `koanf:"transcript"`
+	Transcript string `conf:"transcript"`
 	// Taken matches the lines of the transcript that prove that the agent took a message.
-	Taken string `koanf:"taken"`
+	Taken string `conf:"taken"`
 }
 
 // Harness is an entry that was checked, with its patterns compiled.

@@ -145,8 +145,10 @@ type Disk interface {
 	Runs
 	// Transcript looks for a line that match accepts. exists is false when there is no such file.
 	Transcript(path string, match func(line []byte) bool) (found, exists bool, err error)
-	// Directory checks or makes a working directory.
-	Directory(path string, make bool) error
+	// Directory checks or makes a working directory, and returns it without symbolic links.
+	Directory(path string, make bool) (string, error)
+	// MakePrivate makes a directory of a harness's own.
+	MakePrivate(path string) error
 }
 
 // Memories remember the last incarnation of each target, and the highest fencing token.
@@ -206,7 +208,8 @@ type Runs interface {
 	Revoke(stamp string) bool
 	// Ran returns what the wrapper recorded of an incarnation.
 	Ran(target, stamp string) (Ran, error)
-	// Discard removes what a run left behind apart from its record.
+	// PromptFile tells where the prompt of an incarnation lies, and Discard removes it.
+	PromptFile(stamp string) string
 	Discard(stamp string)
 }
 
@@ -216,7 +219,7 @@ type Run struct {
 	Argv, Env     []string
 	Dir           string
 	Prompt        string
-	// PromptFile is where Prompt is put; empty for none. PromptPath tells the path for a stamp.
+	// PromptFile is where Prompt is put; empty for none.
 	PromptFile string
 	NotAfter   time.Time
 }

@@ -1,0 +1,9 @@
+-- +goose Up
+create schema dispatcher;
+create schema poller;
+create schema river;
+
+-- +goose Down
+drop schema river;
+drop schema poller;
+drop schema dispatcher;

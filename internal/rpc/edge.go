@@ -1,0 +1,117 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/internal/obs"
+)
+
+// edge is what both servers do around every call.
+type edge struct {
+	options Options
+	stop    context.Context // ends when the server is told to stop
+	stopNow context.CancelFunc
+}
+
+func newEdge(options Options) *edge {
+	e := &edge{options: options}
+	e.stop, e.stopNow = context.WithCancel(context.Background())
+	return e
+}
+
+// call authorizes and runs a call, and returns its status and the error behind it, or nil. A failed call is logged here and
+// nowhere else: its cause does not cross the wire.
+func (e *edge) call(ctx context.Context, call Call, next func(context.Context) error) (*status.Status, error) {
+	begun := time.Now()
+	err := recovered(func() error {
+		ctx, err := e.options.Authorize(ctx, call)
+		if err != nil {
+			return err
+		}
+		return next(ctx)
+	})
+	if err == nil {
+		return nil, nil
+	}
+	s := statusOf(ctx, err)
+	if s.Code() == codes.Canceled && ctx.Err() == nil && e.stop.Err() != nil {
+		s = build(codes.Unavailable, "the service is stopping", "", nil)
+	}
+	e.log(ctx, call, s, err, time.Since(begun))
+	return s, err
+}
+
+// stream is call for a stream, whose context also ends when the server is told to stop: a stream that follows something
+// would never end by itself.
+func (e *edge) stream(ctx context.Context, call Call, next func(context.Context) error) (*status.Status, error) {
+	return e.call(ctx, call, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(e.stop, cancel)()
+		return next(ctx)
+	})
+}
+
+// panicked is a recovered panic, as the cause of a fault.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+// Error returns the panic's value; the stack is logged as a field of its own.
+func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+func recovered(fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fault.Wrap(fault.Internal, fault.ReasonPanic, "the handler panicked", &panicked{p, debug.Stack()})
+		}
+	}()
+	return fn()
+}
+
+// log writes the line for a failed call, and puts on the span what the redacted status does not say.
+func (e *edge) log(ctx context.Context, call Call, s *status.Status, err error, took time.Duration) {
+	if isPlumbing(call.Method) && fault.ReasonOf(err) != fault.ReasonPanic {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String(obs.KeyMethod, call.Method), slog.String(obs.KeyCode, s.Code().String()),
+		slog.String(obs.KeyReason, string(fault.ReasonOf(err))), slog.String(obs.KeyError, err.Error()),
+	}
+	obs.Event(ctx, "call failed", attrs[1:]...)
+	attrs = append(attrs, slog.Duration(obs.KeyDuration, took), slog.String(obs.KeyPeer, call.Peer))
+	var p *panicked
+	if errors.As(err, &p) {
+		attrs = append(attrs, slog.String(obs.KeyStack, string(p.stack)))
+	}
+	e.options.Logger.LogAttrs(ctx, levelOf(s.Code()), "call failed", attrs...)
+}
+
+// levelOf says who should look at a failed call: us, the operator, or only the caller.
+func levelOf(code codes.Code) slog.Level {
+	switch code {
+	case codes.Internal, codes.Unknown, codes.DataLoss:
+		return slog.LevelError
+	case codes.Unavailable, codes.ResourceExhausted, codes.DeadlineExceeded:
+		return slog.LevelWarn
+	case codes.Canceled:
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
+// isPlumbing reports whether a method is health or reflection, which are neither traced nor logged.
+func isPlumbing(method string) bool {
+	return strings.HasPrefix(method, "/grpc.health.") || strings.HasPrefix(method, "/grpc.reflection.")
+}

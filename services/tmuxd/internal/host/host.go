@@ -1,0 +1,205 @@
+// Package host is what tmuxd does: it says what state a session is in, starts sessions, and puts deliveries into living agents, so that
+// nothing live is harmed, nothing is typed twice, and silence is never taken for an answer. The rules are core/session's; here they
+// meet what was seen, and what they permit is done and verified.
+//
+// It knows nothing of gRPC, of GitHub or of Postgres, and reaches tmux and the disk only through the interfaces in ports.go.
+package host
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
+)
+
+// Config is what an operator decides about a host.
+type Config struct {
+	// Roots are the directories below which agents may work.
+	Roots []string
+	// Directory is where an item's agent works: a path in which {owner}, {repo}, {number} and {target} are replaced.
+	Directory string
+	// MakeDirectory makes it when it is missing.
+	MakeDirectory bool
+	// Width and Height are the size of a pane that nobody looks at.
+	Width, Height int
+}
+
+// Deps are what a Host works with.
+type Deps struct {
+	Tmux   Tmux
+	Disk   Disk
+	Table  harness.Table
+	Logger *slog.Logger
+	// Now is the wall clock, for records and deadlines that tmux reads.
+	Now func() time.Time
+	// Getenv looks a variable up in tmuxd's environment.
+	Getenv func(string) (string, bool)
+}
+
+// Host drives the sessions of one host. One mutation a target is under way at a time; other targets never wait for it.
+type Host struct {
+	Deps
+	cfg   Config
+	mu    sync.Mutex
+	slots map[string]*slot
+}
+
+// slot is what a Host holds of a target.
+type slot struct {
+	turn chan struct{} // holds one token while nobody mutates
+	// generation is the server's generation that this process gave it; empty when it has to give a new one first.
+	generation string
+}
+
+// New returns a host.
+func New(c Config, d Deps) *Host {
+	return &Host{Deps: d, cfg: c, slots: map[string]*slot{}}
+}
+
+// acquire waits for the turn to mutate a target. Waiters are served in order.
+func (h *Host) acquire(ctx context.Context, target string) (s *slot, release func(), err error) {
+	h.mu.Lock()
+	s, ok := h.slots[target]
+	if !ok {
+		s = &slot{turn: make(chan struct{}, 1)}
+		s.turn <- struct{}{}
+		h.slots[target] = s
+	}
+	h.mu.Unlock()
+	select {
+	case <-s.turn:
+		return s, func() { s.turn <- struct{}{} }, nil
+	case <-ctx.Done():
+		return nil, nil, fault.Wrap(fault.Unavailable, fault.ReasonDeadline, "another act on this session took too long", ctx.Err())
+	}
+}
+
+const (
+	// lookTime bounds one question to a tmux server, actTime one act, createTime the start of a server.
+	lookTime   = 2 * time.Second
+	actTime    = 5 * time.Second
+	createTime = 8 * time.Second
+)
+
+// own makes the generation of a server ours before the first act: whatever an earlier life of tmuxd sent can no longer run.
+func (h *Host) own(ctx context.Context, s *slot, target string, v View) error {
+	if s.generation != "" && s.generation == v.Generation {
+		return nil
+	}
+	return h.advance(ctx, s, target)
+}
+
+func (h *Host) advance(ctx context.Context, s *slot, target string) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	s.generation = ""
+	g := random("g")
+	if err := h.Tmux.Advance(ctx, target, g); err != nil {
+		return silence(err)
+	}
+	s.generation = g
+	return nil
+}
+
+// fence refuses a token older than one already seen for the target, and remembers a newer one.
+func (h *Host) fence(m Memory, known bool, token int64) error {
+	if token <= 0 {
+		return fault.New(fault.Invalid, fault.ReasonBadArgument, "a fencing token above zero is required").
+			WithRemedy("take the one of the lease under which this is done; by hand, any number above those used before")
+	}
+	if known && token < m.Token {
+		return fault.Newf(fault.Fenced, fault.ReasonOlderToken, "the fencing token %d is older than %d, which this session has seen", token, m.Token)
+	}
+	if err := h.Disk.RaiseToken(token); err != nil {
+		return storage(err)
+	}
+	return nil
+}
+
+// silence is the error for a tmux server that did not answer.
+func silence(err error) error {
+	return fault.Wrap(fault.Unavailable, fault.ReasonTmuxNoAnswer, "the session's tmux server did not answer, so what it did is unknown", err)
+}
+
+// storage is the error for a state directory that cannot be written: then nothing may be typed, since it could not be remembered.
+func storage(err error) error {
+	return fault.Wrap(fault.Unavailable, fault.ReasonStorage, "the state directory cannot be read or written", err).
+		WithRemedy("free space or repair permissions on the host")
+}
+
+// directory returns where an item's agent works. asked may be empty.
+func (h *Host) directory(item workitem.Ref, asked string) (string, error) {
+	dir := asked
+	if dir == "" {
+		dir = strings.NewReplacer("{owner}", item.Owner(), "{repo}", item.Repo(), "{number}", strconv.FormatUint(item.Number(), 10),
+			"{target}", item.Target()).Replace(h.cfg.Directory)
+	}
+	if !filepath.IsAbs(dir) || dir != filepath.Clean(dir) {
+		return "", fault.Newf(fault.Invalid, fault.ReasonBadArgument, "the directory %q is not an absolute path in its shortest form", dir)
+	}
+	// The spelling is checked before anything is made, what it leads to afterwards.
+	if !h.below(dir, false) {
+		return "", h.outside(dir)
+	}
+	real, err := h.Disk.Directory(dir, h.cfg.MakeDirectory && asked == "")
+	if err != nil {
+		return "", fault.Wrap(fault.Invalid, fault.ReasonDirectoryMissing, fmt.Sprintf("the directory %q cannot be used", dir), err).
+			WithRemedy("create it on the host, or set tmuxd.make_directory: true")
+	}
+	if !h.below(real, true) {
+		return "", h.outside(real)
+	}
+	return real, nil
+}
+
+func (h *Host) below(dir string, real bool) bool {
+	for _, root := range h.cfg.Roots {
+		if real {
+			if r, err := h.Disk.Directory(root, false); err == nil {
+				root = r
+			}
+		}
+		if dir == root || strings.HasPrefix(dir, strings.TrimSuffix(root, "/")+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *Host) outside(dir string) error {
+	return fault.Newf(fault.Invalid, fault.ReasonDirectoryOutside, "the directory %q is not below a configured root", dir).
+		WithRemedy("agents of this host may work below: " + strings.Join(h.cfg.Roots, ", ") + " (tmuxd.roots)")
+}
+
+// random returns a fresh name that begins with a letter.
+func random(prefix string) string {
+	var b [10]byte
+	_, _ = rand.Read(b[:]) // it never fails: see crypto/rand
+	return prefix + hex.EncodeToString(b[:])
+}
+
+// pause waits, or returns false when the context ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// noAnswer reports whether err proves nothing of what a tmux server did.
+func noAnswer(err error) bool { return errors.Is(err, ErrNoAnswer) }

@@ -1,0 +1,400 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/google/uuid"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/prompt"
+	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
+)
+
+// SpawnRequest asks for a session.
+type SpawnRequest struct {
+	Item    workitem.Ref
+	Harness string
+	// Resume is the conversation to start with; empty for a new one.
+	Resume    string
+	Directory string
+	// DeliveryID and Text are the event that becomes the first prompt; both empty for none.
+	DeliveryID string
+	Text       string
+	Token      int64
+}
+
+// SpawnOutcome says what came of a spawn.
+type SpawnOutcome uint8
+
+// What can come of a spawn. The zero value may be asked again.
+const (
+	SpawnFailed SpawnOutcome = iota
+	SpawnStarted
+	SpawnOccupied
+	SpawnNotStarted
+)
+
+// Occupant says what holds a name.
+type Occupant uint8
+
+// What can hold a name.
+const (
+	OccupantLive Occupant = iota
+	OccupantForeign
+	OccupantUnclearable
+)
+
+// SpawnResult is what came of a spawn.
+type SpawnResult struct {
+	Outcome     SpawnOutcome
+	Target      string
+	Incarnation Incarnation
+	// With SpawnStarted: the conversation, whether it is the one that was asked for, the directory, the phase of the first prompt,
+	// and whether this answers for an earlier spawn of the same delivery.
+	Conversation string
+	Resumed      bool
+	Directory    string
+	PromptPhase  session.Phase
+	AlreadyDone  bool
+	// With SpawnOccupied.
+	Occupant Occupant
+	Remedy   string
+	// With SpawnNotStarted.
+	Exit      Exit
+	LastLines []string
+	// Reason and Detail explain SpawnFailed and SpawnOccupied.
+	Reason, Detail string
+}
+
+// conversationForm keeps anything that could be read as a flag or a path from a command line.
+var conversationForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
+
+// spawning is one spawn under way.
+type spawning struct {
+	h       *Host
+	slot    *slot
+	req     SpawnRequest
+	target  string
+	harness *harness.Harness
+	dir     string
+	text    string // as it is typed; empty for none
+	news    int    // new-sessions tried
+	kills   int
+	sight   sight
+}
+
+// Spawn starts a session. It never touches a live one; a dead one is cleared only after it was seen dead, and that is verified.
+func (h *Host) Spawn(ctx context.Context, req SpawnRequest) (SpawnResult, error) {
+	sp := &spawning{h: h, req: req, target: req.Item.Target()}
+	if err := sp.check(); err != nil {
+		return SpawnResult{}, err
+	}
+	slot, release, err := h.acquire(ctx, sp.target)
+	if err != nil {
+		return SpawnResult{}, err
+	}
+	defer release()
+	sp.slot = slot
+	sp.sight = h.look(ctx, req.Item)
+	if err := h.fence(sp.sight.memory, sp.sight.known, req.Token); err != nil {
+		return SpawnResult{}, err
+	}
+	if r, done := sp.alreadyDone(); done {
+		return r, nil
+	}
+	r, err := sp.run(ctx)
+	r.Target = sp.target
+	return r, err
+}
+
+// check refuses what can never work, before anything is asked of tmux.
+func (sp *spawning) check() error {
+	h, req := sp.h, sp.req
+	if !workitem.ValidTarget(sp.target) {
+		return fault.Newf(fault.Internal, "", "the target %q is not safe to pass to tmux", sp.target)
+	}
+	var err error
+	if sp.harness, err = h.Table.Find(req.Harness); err != nil {
+		return err
+	}
+	if sp.harness.Resolved() == "" {
+		return fault.Newf(fault.Invalid, fault.ReasonUnknownHarness, "the program %q of the harness %q is not installed on this host",
+			sp.harness.Binary, sp.harness.Name).WithRemedy("install it, or correct tmuxd.harnesses." + sp.harness.Name + ".binary")
+	}
+	if req.Resume != "" && !sp.harness.Resumes() {
+		return fault.Newf(fault.Invalid, fault.ReasonCannotResume, "the harness %q cannot resume a conversation", sp.harness.Name)
+	}
+	if req.Resume != "" && !conversationForm.MatchString(req.Resume) {
+		return fault.New(fault.Invalid, fault.ReasonCannotResume, "the conversation id is malformed, so it is not passed to the program")
+	}
+	if req.DeliveryID != "" {
+		if !session.ValidDeliveryID(req.DeliveryID) {
+			return badDeliveryID(req.DeliveryID)
+		}
+		clean, _, err := prompt.Clean(req.Text)
+		if err != nil {
+			return err
+		}
+		sp.text = prompt.Typed(req.DeliveryID, clean)
+	}
+	sp.dir, err = h.directory(req.Item, req.Directory)
+	return err
+}
+
+// alreadyDone answers for an earlier spawn of the same delivery: its incarnation lives and has the delivery in its ring.
+func (sp *spawning) alreadyDone() (SpawnResult, bool) {
+	s := sp.sight
+	id := sp.req.DeliveryID
+	if id == "" || s.state != session.Live || s.flags != 0 || s.ring().Phase(id) == session.None {
+		return SpawnResult{}, false
+	}
+	return SpawnResult{Outcome: SpawnStarted, Target: sp.target, Incarnation: s.incarnation(), Conversation: s.pane.Conversation,
+		Resumed: sp.req.Resume != "" && s.pane.Conversation == sp.req.Resume, Directory: s.status().Directory,
+		PromptPhase: s.ring().Phase(id), AlreadyDone: true}, true
+}
+
+// run is table C: pre-flight, one new-session, and after a duplicate one more look and one more try.
+func (sp *spawning) run(ctx context.Context) (SpawnResult, error) {
+	for present := false; ; present = true {
+		r, proceed, err := sp.preflight(ctx, present)
+		if err != nil || !proceed {
+			return r, err
+		}
+		r, err = sp.create(ctx)
+		if !errors.Is(err, ErrDuplicate) {
+			return r, err
+		}
+		if sp.news == 2 {
+			return failed("duplicate", "tmux said twice that the session exists, and a look said that it does not"), nil
+		}
+		sp.sight = sp.h.look(ctx, sp.req.Item)
+	}
+}
+
+func failed(reason, detail string) SpawnResult {
+	return SpawnResult{Outcome: SpawnFailed, Reason: reason, Detail: detail}
+}
+
+// preflight says whether the name may be used, and clears a dead incarnation.
+func (sp *spawning) preflight(ctx context.Context, present bool) (SpawnResult, bool, error) {
+	step := session.Preflight(sp.sight.state, sp.sight.flags, present)
+	if step == session.Clear {
+		if sp.kills > 0 {
+			return sp.occupied(OccupantUnclearable), false, nil
+		}
+		if err := sp.clear(ctx); err != nil {
+			return SpawnResult{}, false, err
+		}
+		step = session.AfterClear(sp.sight.state, sp.sight.flags)
+	}
+	switch step {
+	case session.Proceed:
+		return sp.awaitServerGone(ctx)
+	case session.RefuseLive:
+		if sp.sight.flags.Has(session.Foreign) {
+			return sp.occupied(OccupantForeign), false, nil
+		}
+		return sp.occupied(OccupantLive), false, nil
+	case session.RefuseUnclearable:
+		return sp.occupied(OccupantUnclearable), false, nil
+	case session.Wait, session.Clear:
+	}
+	return failed("tmux_no_answer", sp.sight.why), false, nil
+}
+
+// clear ends the incarnation that was seen dead, and looks again. What the kill itself says does not matter.
+func (sp *spawning) clear(ctx context.Context) error {
+	h := sp.h
+	sp.kills++
+	if err := h.own(ctx, sp.slot, sp.target, sp.sight.view); err != nil {
+		return err
+	}
+	actCtx, cancel := context.WithTimeout(ctx, actTime)
+	_, err := h.Tmux.Clear(actCtx, sp.target, sp.sight.guard(sp.slot.generation, sp.req.Token, h.Now().Add(actTime)))
+	cancel()
+	if noAnswer(err) {
+		// It may still run: with the generation moved on it cannot, and the look tells what it did.
+		if err := h.advance(ctx, sp.slot, sp.target); err != nil && h.Tmux.Dial(sp.target) != session.NoServer {
+			return err
+		}
+	}
+	for range 40 {
+		sp.sight = h.look(ctx, sp.req.Item)
+		// The server ends a moment after its last session: until its process is gone, nothing is proven.
+		if sp.sight.state != session.Unknown || !pause(ctx, 25*time.Millisecond) {
+			break
+		}
+	}
+	return nil
+}
+
+// awaitServerGone waits for the end of an old server: a new-session sent into its last moments would be lost with it. A server that
+// stays, because somebody else has a session on it, is used.
+func (sp *spawning) awaitServerGone(ctx context.Context) (SpawnResult, bool, error) {
+	m := sp.sight.memory
+	for range 80 {
+		lives := sp.h.Disk.ServerLives(m)
+		if lives != session.ProcessAlive || len(sp.sight.view.Sessions) > 0 {
+			return SpawnResult{}, true, nil
+		}
+		if !pause(ctx, 25*time.Millisecond) {
+			break
+		}
+	}
+	return failed("server_remains", "the old tmux server has no session left and does not end"), false, nil
+}
+
+func (sp *spawning) occupied(o Occupant) SpawnResult {
+	r := SpawnResult{Outcome: SpawnOccupied, Occupant: o, Incarnation: sp.sight.incarnation(), Detail: sp.sight.why}
+	if o != OccupantLive {
+		r.Remedy = fmt.Sprintf("look at it with `muxpost attach %s`; if nobody needs it, free the name with `tmux -S <socket> kill-session -t '=%s:'`",
+			sp.req.Item, sp.target)
+	}
+	return r
+}
+
+// create starts the session. Its own end is watched for the survival window.
+func (sp *spawning) create(ctx context.Context) (SpawnResult, error) {
+	h, hn, req := sp.h, sp.harness, sp.req
+	if err := h.Disk.MakePrivate(hn.StateDir()); err != nil {
+		return SpawnResult{}, storage(err)
+	}
+	stamp, conversation := random("s"), req.Resume
+	if conversation == "" && hn.ConversationID == "assigned" {
+		conversation = uuid.NewString()
+	}
+	vars := harness.Vars{ConversationID: conversation, Dir: sp.dir}
+	boots := sp.text != "" && hn.TakesPrompt()
+	run := Run{Target: sp.target, Stamp: stamp, Dir: sp.dir, NotAfter: h.Now().Add(createTime)}
+	ring := session.Ring{}
+	if boots {
+		vars.PromptFile = h.Disk.PromptFile(stamp)
+		run.Prompt, run.PromptFile = sp.text, vars.PromptFile
+		ring = ring.With(req.DeliveryID, session.Boot)
+		// A conversation outlives a reboot by resume, so the intent has to as well.
+		if err := h.Disk.Append(sp.target, sp.entry(session.Boot, stamp, conversation), true); err != nil {
+			return SpawnResult{}, storage(err)
+		}
+	}
+	run.Argv, run.Env = hn.Argv(req.Resume != "", vars), hn.Environ(h.Getenv, vars)
+	argv, err := h.Disk.Prepare(run)
+	if err != nil {
+		return SpawnResult{}, storage(err)
+	}
+	m := Memory{Target: sp.target, WorkItem: req.Item.String(), Stamp: stamp, Harness: hn.Name, Conversation: conversation,
+		Directory: sp.dir, CreatedAt: h.Now(), Token: req.Token}
+	// The stamp is remembered first: a crash from here on finds the wrapper's record by it.
+	if err := h.Disk.Remember(m); err != nil {
+		return SpawnResult{}, storage(err)
+	}
+	generation := random("g")
+	sp.news++
+	createCtx, cancel := context.WithTimeout(ctx, createTime)
+	made, err := h.Tmux.Create(createCtx, NewSession{Target: sp.target, Argv: argv, Dir: sp.dir, Width: h.cfg.Width, Height: h.cfg.Height,
+		Stamp: stamp, Item: req.Item.String(), Harness: hn.Name, Conversation: conversation, Generation: generation, Ring: ring, Token: req.Token})
+	cancel()
+	switch {
+	case noAnswer(err):
+		return sp.resolve(ctx, m)
+	case err != nil:
+		h.Disk.Revoke(stamp)
+		if errors.Is(err, ErrDuplicate) {
+			return SpawnResult{}, ErrDuplicate
+		}
+		return failed("tmux_error", err.Error()), nil
+	}
+	sp.slot.generation = generation
+	m.SessionID, m.PaneID, m.PanePid, m.Server = made.SessionID, made.Pane, made.Pid, made.Server
+	if err := h.Disk.Remember(m); err != nil {
+		// The session describes itself; what is missing here is read from it again.
+		h.Logger.WarnContext(ctx, "the memory of a session could not be written", "target", sp.target, "error", err)
+	}
+	return sp.watch(ctx, m, boots)
+}
+
+func (sp *spawning) entry(phase session.Phase, stamp, conversation string) Entry {
+	return Entry{Time: sp.h.Now(), ID: sp.req.DeliveryID, Phase: phase, Stamp: stamp, Harness: sp.harness.Name, Conversation: conversation,
+		Directory: sp.dir}
+}
+
+// resolve settles a start that got no answer: with its spec taken back it cannot take effect later; if the wrapper was quicker, the
+// session is looked for by its stamp.
+func (sp *spawning) resolve(ctx context.Context, m Memory) (SpawnResult, error) {
+	if sp.h.Disk.Revoke(m.Stamp) {
+		return failed("tmux_no_answer", "tmux did not answer the start in time, and the start was taken back"), nil
+	}
+	sp.slot.generation = ""
+	s := sp.h.look(ctx, sp.req.Item)
+	if s.state == session.Live && s.pane != nil && s.pane.Stamp == m.Stamp {
+		m.SessionID, m.PaneID, m.PanePid, m.Server = s.pane.SessionID, s.pane.ID, s.pane.Pid, s.view.Server
+		if err := sp.h.Disk.Remember(m); err != nil {
+			return SpawnResult{}, storage(err)
+		}
+		return sp.watch(ctx, m, sp.text != "" && sp.harness.TakesPrompt())
+	}
+	return failed("tmux_no_answer", "tmux did not answer the start in time; the next look tells what came of it"), nil
+}
+
+// watch looks after a start for the survival window: a program that ends within it was not started. The agent's own record of its
+// prompt ends the watch early.
+func (sp *spawning) watch(ctx context.Context, m Memory, boots bool) (SpawnResult, error) {
+	h := sp.h
+	r := SpawnResult{Outcome: SpawnStarted, Conversation: m.Conversation, Resumed: sp.req.Resume != "", Directory: m.Directory,
+		Incarnation: Incarnation{Stamp: m.Stamp, SessionID: m.SessionID, PaneID: m.PaneID, PanePid: m.PanePid, Server: m.Server}}
+	if boots {
+		r.PromptPhase = session.Boot
+	}
+	// Once started, a start is watched to its end: a caller that went away must not leave a half-known one.
+	ctx = context.WithoutCancel(ctx)
+	for end := time.Now().Add(sp.harness.Survival); ; {
+		ran, err := h.Disk.Ran(sp.target, m.Stamp)
+		if err == nil && ran.Known && (ran.Ended || ran.Process == session.ProcessGone) {
+			return sp.notStarted(ctx, m, ran), nil
+		}
+		if boots && h.evidence(sp.harness, m.Conversation, m.Directory, sp.req.DeliveryID) == recorded {
+			r.PromptPhase = session.Taken
+			sp.taken(ctx, m)
+			return r, nil
+		}
+		if time.Now().After(end) {
+			if !ran.Known {
+				return sp.notStarted(ctx, m, ran), nil
+			}
+			return r, nil
+		}
+		pause(ctx, 20*time.Millisecond)
+	}
+}
+
+// taken records that the agent's own record has the first prompt. If that cannot be written, the next question finds out again.
+func (sp *spawning) taken(ctx context.Context, m Memory) {
+	h, id := sp.h, sp.req.DeliveryID
+	_ = h.Disk.Append(sp.target, sp.entry(session.Taken, m.Stamp, m.Conversation), false)
+	actCtx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	g := Guard{Stamp: m.Stamp, Pane: m.PaneID, Pid: m.PanePid, Generation: sp.slot.generation, Token: sp.req.Token}
+	_, _ = h.Tmux.Record(actCtx, sp.target, g, id, session.Boot, session.Ring{}.With(id, session.Taken))
+}
+
+// notStarted reports the end of a program that did not survive its start.
+func (sp *spawning) notStarted(ctx context.Context, m Memory, ran Ran) SpawnResult {
+	h := sp.h
+	r := SpawnResult{Outcome: SpawnNotStarted, Exit: ran.Exit, Detail: ran.Detail}
+	h.Disk.Discard(m.Stamp)
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	g := Guard{Stamp: m.Stamp, Pane: m.PaneID, Pid: m.PanePid}
+	if screen, ok, err := h.Tmux.Capture(ctx, sp.target, g); err == nil && ok {
+		r.LastLines = lastLines(screen.Rows, 20)
+	}
+	if r.Detail == "" && !ran.Known {
+		r.Detail = "the session's process ended before it could start the program"
+	}
+	return r
+}

@@ -1,0 +1,317 @@
+package host
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/prompt"
+	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/core/workitem"
+)
+
+// Incarnation is one life of a session.
+type Incarnation struct {
+	Stamp     string
+	SessionID string
+	PaneID    string
+	PanePid   int
+	Server    Server
+}
+
+// Status is what is known of a session.
+type Status struct {
+	Target      string
+	State       session.State
+	Flags       session.Flags
+	Detail      string
+	Incarnation Incarnation
+	// Harness, Conversation and Directory belong to the incarnation; empty when not known.
+	Harness, Conversation, Directory string
+	Exit                             Exit
+	// Phase is that of the delivery that was asked for.
+	Phase             session.Phase
+	JournalUnreadable bool
+}
+
+// sight is one look at a session, with everything that was read for it.
+type sight struct {
+	item   workitem.Ref
+	target string
+	memory Memory
+	known  bool
+	view   View
+	// pane is the agent's pane; nil when there is none. It may lie in a session of another name (flag moved).
+	pane  *Pane
+	ran   Ran
+	state session.State
+	flags session.Flags
+	why   string
+}
+
+// State says what is known of a session, and of one delivery at it (deliveryID may be empty). It changes nothing.
+func (h *Host) State(ctx context.Context, item workitem.Ref, deliveryID string) (Status, error) {
+	s := h.look(ctx, item)
+	out := s.status()
+	if deliveryID == "" {
+		return out, nil
+	}
+	if !session.ValidDeliveryID(deliveryID) {
+		return Status{}, badDeliveryID(deliveryID)
+	}
+	phase, err := h.phase(s, deliveryID)
+	out.Phase, out.JournalUnreadable = phase, err != nil
+	return out, nil
+}
+
+func badDeliveryID(id string) error {
+	return fault.Newf(fault.Invalid, fault.ReasonBadDeliveryID, "the delivery id %q is malformed", id).
+		WithRemedy("a delivery id has 8 to 64 of a-z, 0-9, - and _, and begins with a letter or digit")
+}
+
+// look reads what is known of a session: the memory on disk, the server, the wrapper's record.
+func (h *Host) look(ctx context.Context, item workitem.Ref) sight {
+	s := sight{item: item, target: item.Target()}
+	var seen session.Sight
+	var memoryErr error
+	s.memory, s.known, memoryErr = h.Disk.Recall(s.target)
+	switch {
+	case memoryErr != nil:
+		seen.Server = session.ProcessUnclear
+	case !s.known:
+		seen.Server = session.ProcessNone
+	default:
+		seen.Server = h.Disk.ServerLives(s.memory)
+	}
+	seen.Answer = h.Tmux.Dial(s.target)
+	if seen.Answer == session.Answered {
+		ctx, cancel := context.WithTimeout(ctx, lookTime)
+		defer cancel()
+		var err error
+		if s.view, err = h.Tmux.Observe(ctx, s.target); err != nil {
+			seen.Answer = session.NoAnswer
+			s.why = err.Error()
+		}
+	}
+	if seen.Answer == session.Answered {
+		s.sort(&seen)
+	}
+	seen.Wrapper = h.wrapper(&s, memoryErr)
+	state, flags, why := session.Judge(seen)
+	s.state, s.flags = state, flags
+	if s.why == "" || state != session.Unknown {
+		s.why = why
+	}
+	if state == session.Dead && s.pane != nil && s.pane.Status == "" && s.pane.Signal == "" {
+		h.Tmux.Nudge(s.view.Server)
+	}
+	return s
+}
+
+// sort fills in what a view shows: names are compared here, exactly.
+func (s *sight) sort(seen *session.Sight) {
+	for _, name := range s.view.Sessions {
+		seen.Session = seen.Session || name == s.target
+	}
+	if !s.view.PanesRead {
+		// A session whose panes cannot be read may be anybody's. Its stamp is in the panes' rows: nothing is known of it.
+		seen.Ours, seen.Pane = true, session.PaneUnread
+		return
+	}
+	seen.Pane = session.PaneLost
+	for i := range s.view.Panes {
+		p := &s.view.Panes[i]
+		ours := p.Stamp != "" && p.Item == s.item.String()
+		agents := ours && p.ID == p.AgentPane && strconv.Itoa(p.Pid) == p.AgentPid
+		switch {
+		case p.Session != s.target:
+			if agents && !p.Dead && p.Stamp == s.memory.Stamp && !seen.Session {
+				seen.Elsewhere, s.pane = true, p
+			}
+			continue
+		case agents:
+			s.pane = p
+			seen.Pane = session.PaneAlive
+			if p.Dead {
+				seen.Pane = session.PaneDead
+			}
+		case !p.Dead:
+			seen.OthersLive = true
+		}
+		seen.Ours = ours
+		if ours && s.pane == nil {
+			s.pane = p // enough to know the stamp by; the guard will not take it for the agent's
+		}
+	}
+}
+
+// wrapper says what is known of the wrapper's process of the incarnation that was seen, or else remembered.
+func (h *Host) wrapper(s *sight, memoryErr error) session.Process {
+	stamp := s.memory.Stamp
+	if s.pane != nil {
+		stamp = s.pane.Stamp
+	}
+	if stamp == "" {
+		if memoryErr != nil {
+			return session.ProcessUnclear
+		}
+		return session.ProcessNone
+	}
+	var err error
+	if s.ran, err = h.Disk.Ran(s.target, stamp); err != nil {
+		return session.ProcessUnclear
+	}
+	return s.ran.Process
+}
+
+// status is the sight as it is told.
+func (s *sight) status() Status {
+	out := Status{Target: s.target, State: s.state, Flags: s.flags, Detail: s.why, Incarnation: s.incarnation()}
+	if s.flags.Has(session.Foreign) {
+		return out
+	}
+	out.Harness, out.Conversation, out.Directory = s.memory.Harness, s.memory.Conversation, s.memory.Directory
+	if s.pane != nil && s.pane.Stamp != s.memory.Stamp {
+		out.Harness, out.Conversation, out.Directory = s.pane.Harness, s.pane.Conversation, ""
+	}
+	if s.state == session.Dead || s.state == session.Absent {
+		out.Exit = s.exit()
+	}
+	return out
+}
+
+// exit says how the agent ended: the wrapper's record before tmux, which can miss it.
+func (s *sight) exit() Exit {
+	if s.ran.Exit.Known {
+		return s.ran.Exit
+	}
+	if s.pane == nil || !s.pane.Dead {
+		return Exit{}
+	}
+	if n, err := strconv.Atoi(s.pane.Signal); err == nil && n > 0 {
+		return Exit{Known: true, Signal: n}
+	}
+	if n, err := strconv.Atoi(s.pane.Status); err == nil {
+		return Exit{Known: true, Code: n}
+	}
+	return Exit{}
+}
+
+// incarnation is the one that was seen, or else remembered.
+func (s *sight) incarnation() Incarnation {
+	if p := s.pane; p != nil {
+		return Incarnation{Stamp: p.Stamp, SessionID: p.SessionID, PaneID: p.ID, PanePid: p.Pid, Server: s.view.Server}
+	}
+	if s.flags.Has(session.Foreign) || !s.known {
+		return Incarnation{}
+	}
+	m := s.memory
+	return Incarnation{Stamp: m.Stamp, SessionID: m.SessionID, PaneID: m.PaneID, PanePid: m.PanePid, Server: m.Server}
+}
+
+// ring is the session's own memory of deliveries; empty when it was not read.
+func (s *sight) ring() session.Ring {
+	if s.pane == nil {
+		return session.Ring{}
+	}
+	return session.ParseRing(s.pane.Ring)
+}
+
+// guard names the incarnation that was seen, under a generation and a token, until a deadline.
+func (s *sight) guard(generation string, token int64, notAfter time.Time) Guard {
+	g := Guard{Generation: generation, Token: token, NotAfter: notAfter}
+	if s.pane != nil {
+		g.Stamp, g.Pane, g.Pid = s.pane.Stamp, s.pane.ID, s.pane.Pid
+	}
+	return g
+}
+
+// phase says how far a delivery has come at the session. While the session lives its ring is the truth; afterwards the journal is,
+// corrected by the agent's own record: what a dead agent did not record, it did not take.
+func (h *Host) phase(s sight, id string) (session.Phase, error) {
+	if s.state != session.Unknown && !s.flags.Has(session.Foreign) {
+		if p := s.ring().Phase(id); p != session.None && s.state == session.Live {
+			return p, nil
+		}
+	}
+	entries, err := h.Disk.Entries(s.target, id)
+	if err != nil {
+		return session.None, err
+	}
+	if len(entries) == 0 {
+		return session.None, nil
+	}
+	last := entries[len(entries)-1]
+	if s.state == session.Live && s.pane != nil && last.Stamp == s.pane.Stamp {
+		// The ring of this very incarnation does not have it: the act that the journal announced did not run.
+		return session.None, nil
+	}
+	return h.settled(s, last)
+}
+
+// settled corrects what the journal says of an incarnation that is over, or that cannot be asked.
+func (h *Host) settled(s sight, e Entry) (session.Phase, error) {
+	switch e.Phase {
+	case session.Boot:
+		ran, err := h.Disk.Ran(s.target, e.Stamp)
+		if err != nil {
+			return session.None, err
+		}
+		if !ran.Reached && ran.Process != session.ProcessAlive && s.state != session.Unknown {
+			return session.None, nil
+		}
+	case session.Submitted:
+	case session.Taken:
+		return session.Taken, nil
+	default:
+		return e.Phase, nil
+	}
+	hn, err := h.Table.Find(e.Harness)
+	if err != nil {
+		return e.Phase, nil // the harness is no longer in the table, so there is no record that could be read
+	}
+	switch h.evidence(hn, e.Conversation, e.Directory, e.ID) {
+	case recorded:
+		return session.Taken, nil
+	case notRecorded:
+		if s.state != session.Unknown {
+			return session.None, nil
+		}
+	case cannotSay:
+	}
+	return e.Phase, nil
+}
+
+// proof is what an agent's own record says of a delivery.
+type proof uint8
+
+const (
+	cannotSay proof = iota
+	notRecorded
+	recorded
+)
+
+// evidencer is what evidence needs of a harness.
+type evidencer interface {
+	TranscriptPath(conversationID, dir string) string
+	Takes(line []byte, mark string) bool
+}
+
+// evidence looks for a delivery in the agent's own record of a conversation. A record that does not exist is one in which nothing was
+// taken: the program writes it before it acts.
+func (h *Host) evidence(hn evidencer, conversation, dir, id string) proof {
+	path := hn.TranscriptPath(conversation, dir)
+	if path == "" {
+		return cannotSay
+	}
+	mark := prompt.Mark(id)
+	found, _, err := h.Disk.Transcript(path, func(line []byte) bool { return hn.Takes(line, mark) })
+	switch {
+	case found:
+		return recorded
+	case err != nil:
+		return cannotSay
+	}
+	return notRecorded
+}

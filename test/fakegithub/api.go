@@ -1,0 +1,316 @@
+package fakegithub
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// call is one API request on its way through a handler.
+type call struct {
+	s        *Server
+	r        *http.Request
+	body     []byte
+	api, web string // what URLs in answers start with
+	query    url.Values
+	vars     map[string]string
+	user     *user // nil without a token
+	repo     *repo
+	rest     string // the path below the repository
+}
+
+// reply is what a handler gives back: a status, a value to be sent as JSON (nil for none) and a Link header.
+type reply struct {
+	status int
+	value  any
+	link   string
+}
+
+// problem is an answer that is an error, in GitHub's form.
+type problem struct {
+	status  int
+	message string
+	doc     string
+	errors  []object
+}
+
+type object = map[string]any
+
+func (p *problem) Error() string { return p.message }
+
+func (p *problem) reply() reply {
+	value := object{"message": p.message, "documentation_url": docsURL + p.doc, "status": strconv.Itoa(p.status)}
+	if p.errors != nil {
+		value["errors"] = p.errors
+	}
+	return reply{status: p.status, value: value}
+}
+
+const docsURL = "https://docs.github.com/rest"
+
+func notFound() error { return &problem{status: http.StatusNotFound, message: "Not Found"} }
+
+func invalid(resource, field, code, message string) error {
+	return &problem{status: http.StatusUnprocessableEntity, message: "Validation Failed",
+		errors: []object{{"resource": resource, "field": field, "code": code, "message": message}}}
+}
+
+// answer is a response that is ready to be written, so that nothing is written under the lock.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, segments []string, enterprise bool, body []byte) {
+	s.mu.Lock()
+	c := &call{s: s, r: r, body: body, query: r.URL.Query(), web: "http://" + r.Host}
+	c.api = c.web
+	if enterprise {
+		c.api += enterprisePrefix
+	}
+	segments = s.byName(segments)
+	path := "/" + strings.ToLower(strings.Join(segments, "/"))
+	count := s.count(r.Method, path)
+	count.Requests++
+	f := s.takeFault(r.Method, path)
+	if f != nil {
+		count.Faulted++
+	}
+	release := s.release
+	var a answer
+	if f == nil || f.needsAnswer() {
+		a = s.answer(c, segments, count)
+	}
+	if f != nil {
+		a = f.apply(s, c, a)
+	}
+	s.mu.Unlock()
+	if f != nil && f.cuts() {
+		f.cut(w, r, a, release)
+	}
+	a.write(w)
+}
+
+func (a answer) write(w http.ResponseWriter) {
+	for key, values := range a.header {
+		w.Header()[key] = values
+	}
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body) // a client that went away is not ours to report
+}
+
+// byName turns /repositories/{id}/…, the form in Link headers, into /repos/{owner}/{repo}/….
+func (s *Server) byName(segments []string) []string {
+	if segments[0] != "repositories" || len(segments) < 2 {
+		return segments
+	}
+	for _, r := range s.repos {
+		if strconv.FormatInt(r.id, 10) == segments[1] {
+			return append([]string{"repos", r.Owner, r.Name}, segments[2:]...)
+		}
+	}
+	return segments
+}
+
+// answer authenticates, counts against the rate limit, handles and settles the conditional request.
+func (s *Server) answer(c *call, segments []string, count *Count) answer {
+	err := c.authenticate()
+	bucket := s.rate(c.user)
+	free := segments[0] == "rate_limit"
+	if err == nil && !free && bucket.used >= bucket.limit {
+		return s.finish(c, limitExceeded(c.user).reply(), bucket)
+	}
+	if !free {
+		bucket.used++
+		count.Charged++
+	}
+	var out reply
+	if err == nil {
+		out, err = s.dispatch(c, segments)
+	}
+	if err != nil {
+		var p *problem
+		if !errors.As(err, &p) {
+			p = &problem{status: http.StatusInternalServerError, message: err.Error()}
+		}
+		out = p.reply()
+	}
+	a := s.finish(c, out, bucket)
+	if a.status == http.StatusNotModified {
+		count.NotModified++
+		// GitHub gives 304 away only to requests with a valid token.
+		if c.user != nil {
+			bucket.used--
+			count.Charged--
+			bucket.head(a.header)
+		}
+	}
+	return a
+}
+
+func (s *Server) finish(c *call, out reply, bucket *rate) answer {
+	a := answer{status: out.status, header: s.baseHeader()}
+	bucket.head(a.header)
+	if out.link != "" {
+		// A page that did not change can have a new neighbour, so Link is no part of the ETag and comes with 304 too.
+		a.header.Set("Link", out.link)
+	}
+	if out.value == nil {
+		a.header.Del("Content-Type")
+	} else {
+		body, err := json.Marshal(out.value)
+		if err != nil {
+			a.status, body = http.StatusInternalServerError, []byte(`{"message":"Server Error"}`)
+		}
+		a.body = body
+	}
+	if a.status == http.StatusOK && (c.r.Method == http.MethodGet || c.r.Method == http.MethodHead) {
+		tag := fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(append([]byte(c.r.Header.Get("Authorization")+"\n"), a.body...))))
+		if matches(c.r.Header.Get("If-None-Match"), tag) {
+			a.status, a.body = http.StatusNotModified, nil
+			a.header.Del("Content-Type")
+		}
+		if !s.cfg.StrongETags {
+			tag = "W/" + tag
+		}
+		a.header.Set("ETag", tag)
+		a.header.Set("Cache-Control", "private, max-age=60, s-maxage=60")
+		a.header.Set("Vary", "Accept, Authorization, Cookie, X-GitHub-OTP, Accept-Encoding, Accept, X-Requested-With")
+	}
+	return a
+}
+
+// matches compares weakly, as RFC 9110 wants it for If-None-Match.
+func matches(header, tag string) bool {
+	for candidate := range strings.SplitSeq(header, ",") {
+		candidate = strings.TrimSpace(candidate)
+		if candidate == "*" || strings.TrimPrefix(candidate, "W/") == tag {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) baseHeader() http.Header {
+	s.requestSeq++
+	return http.Header{
+		"Content-Type":        {contentTypeJSON},
+		"Date":                {s.now().Format(http.TimeFormat)},
+		"X-Github-Media-Type": {"github.v3; format=json"},
+		"X-Github-Request-Id": {fmt.Sprintf("FAKE:%08X", s.requestSeq)},
+	}
+}
+
+func (c *call) authenticate() error {
+	header := c.r.Header.Get("Authorization")
+	if header == "" {
+		if c.s.cfg.RequireToken {
+			return &problem{status: http.StatusUnauthorized, message: "Requires authentication"}
+		}
+		return nil
+	}
+	scheme, token, _ := strings.Cut(header, " ")
+	if strings.EqualFold(scheme, "bearer") || strings.EqualFold(scheme, "token") {
+		c.user = c.s.tokens[strings.TrimSpace(token)]
+	}
+	if c.user == nil {
+		return &problem{status: http.StatusUnauthorized, message: "Bad credentials"}
+	}
+	return nil
+}
+
+// rate is one login's hour of requests.
+type rate struct {
+	limit, used int
+	reset       time.Time
+}
+
+func (s *Server) rate(u *user) *rate {
+	bucket := s.rates[u]
+	if bucket == nil {
+		bucket = &rate{limit: s.cfg.RateLimit}
+		if u == nil {
+			bucket.limit = s.cfg.AnonymousRateLimit
+		}
+		s.rates[u] = bucket
+	}
+	if now := s.now(); !now.Before(bucket.reset) {
+		bucket.used, bucket.reset = 0, now.Add(rateWindow)
+	}
+	return bucket
+}
+
+func (b *rate) value() object {
+	return object{"limit": b.limit, "remaining": max(0, b.limit-b.used), "used": b.used, "reset": b.reset.Unix(), "resource": "core"}
+}
+
+func (b *rate) head(h http.Header) {
+	for key, value := range b.value() {
+		h.Set(headerRateLimitPrefix+key, fmt.Sprint(value))
+	}
+}
+
+// SetRemaining sets how many requests a login has left in its hour; the empty login is everyone without a token.
+func (s *Server) SetRemaining(login string, remaining int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var u *user
+	if login != "" {
+		u = s.userFor(login)
+	}
+	bucket := s.rate(u)
+	bucket.used = bucket.limit - remaining
+}
+
+func limitExceeded(u *user) *problem {
+	message := "API rate limit exceeded for 127.0.0.1. (But here's the good news: Authenticated requests get a higher rate limit.)"
+	if u != nil {
+		message = fmt.Sprintf("API rate limit exceeded for user ID %d.", u.id)
+	}
+	return &problem{status: http.StatusForbidden, message: message, doc: "/using-the-rest-api/rate-limits-for-the-rest-api"}
+}
+
+// paginate cuts one page out of a list, and says in the Link header where the others are.
+func paginate[T any](c *call, items []T, render func(T) object) (reply, error) {
+	size := positive(c.query.Get("per_page"), 30)
+	size = min(size, 100)
+	page := positive(c.query.Get("page"), 1)
+	last := max(1, (len(items)+size-1)/size)
+	from := min((page-1)*size, len(items))
+	out := make([]object, 0, size)
+	for _, item := range items[from:min(from+size, len(items))] {
+		out = append(out, render(item))
+	}
+	var links []string
+	add := func(rel string, n int) {
+		query := c.r.URL.Query()
+		query.Set("page", strconv.Itoa(n))
+		links = append(links, fmt.Sprintf(`<%s/repositories/%d/%s?%s>; rel=%q`, c.api, c.repo.id, c.rest, query.Encode(), rel))
+	}
+	if page > 1 {
+		add("prev", min(page-1, last))
+	}
+	if page < last {
+		add("next", page+1)
+		add("last", last)
+	}
+	if page > 1 {
+		add("first", 1)
+	}
+	return reply{status: http.StatusOK, value: out, link: strings.Join(links, ", ")}, nil
+}
+
+// positive reads a number as GitHub does: what is not one, or is below one, is the default.
+func positive(text string, otherwise int) int {
+	if n, err := strconv.Atoi(text); err == nil && n > 0 && n < 1<<30/100 {
+		return n
+	}
+	return otherwise
+}

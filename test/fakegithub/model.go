@@ -1,0 +1,115 @@
+package fakegithub
+
+import "time"
+
+// The associations of a person with a repository that this package treats specially: the first three may write.
+const (
+	Owner        = "OWNER"
+	Member       = "MEMBER"
+	Collaborator = "COLLABORATOR"
+	None         = "NONE"
+)
+
+// User is an account. An account that is only mentioned by its login is made on the way.
+type User struct {
+	Login string `json:"login"`
+	// Type is User, Bot or Organization; empty means Bot for a login that ends in [bot], and User otherwise.
+	Type string `json:"type"`
+}
+
+// Repo is a repository, as it is seeded. Owner and Name are found again whatever their case.
+type Repo struct {
+	Owner       string `json:"owner"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Private     bool   `json:"private"`
+	// Associations maps a login to its author_association; the owner is OWNER, everyone else NONE.
+	Associations map[string]string `json:"associations"`
+	// Issues are added with the repository.
+	Issues []Issue `json:"issues"`
+}
+
+// Issue is an issue or a pull request, as it is seeded and as Server.Issue reports it.
+type Issue struct {
+	// ID is given by the server.
+	ID int64 `json:"-"`
+	// Number is the next free one when it is 0.
+	Number      int    `json:"number"`
+	PullRequest bool   `json:"pull_request"`
+	Title       string `json:"title"`
+	Body        string `json:"body"`
+	// Author is a login; empty means the owner of the repository.
+	Author string `json:"author"`
+	// State is open (the default) or closed.
+	State       string   `json:"state"`
+	StateReason string   `json:"state_reason"`
+	Locked      bool     `json:"locked"`
+	Labels      []string `json:"labels"`
+	// CreatedAt defaults to now, UpdatedAt to CreatedAt. A later comment moves UpdatedAt on.
+	CreatedAt time.Time  `json:"created_at"`
+	UpdatedAt time.Time  `json:"updated_at"`
+	ClosedAt  time.Time  `json:"closed_at"`
+	ClosedBy  string     `json:"closed_by"`
+	Reactions []Reaction `json:"reactions"`
+	Comments  []Comment  `json:"comments"`
+}
+
+// Comment is a comment on an issue or a pull request, as it is seeded and reported.
+type Comment struct {
+	// ID is given by the server.
+	ID int64 `json:"-"`
+	// Author is a login; empty means the owner of the repository.
+	Author string `json:"author"`
+	Body   string `json:"body"`
+	// CreatedAt defaults to now, UpdatedAt to CreatedAt.
+	CreatedAt time.Time  `json:"created_at"`
+	UpdatedAt time.Time  `json:"updated_at"`
+	Reactions []Reaction `json:"reactions"`
+}
+
+// Reaction is one person's reaction to an issue or a comment.
+type Reaction struct {
+	// ID and CreatedAt are given by the server.
+	ID        int64     `json:"-"`
+	CreatedAt time.Time `json:"-"`
+	User      string    `json:"user"`
+	// Content is +1, -1, laugh, confused, heart, hooray, rocket or eyes.
+	Content string `json:"content"`
+}
+
+// IssueEdit changes an issue; a nil field leaves what is there. StateReason counts only together with State.
+type IssueEdit struct {
+	Title, Body, State, StateReason *string
+	Labels                          *[]string
+	Locked                          *bool
+}
+
+type user struct {
+	User
+	id int64
+}
+
+type label struct {
+	id   int64
+	name string
+}
+
+type repo struct {
+	Repo
+	id      int64
+	owner   *user
+	created time.Time
+	issues  []*issue // by number
+	labels  map[string]*label
+}
+
+type issue struct {
+	Issue
+	repo     *repo
+	comments []*comment // by id
+}
+
+type comment struct {
+	Comment
+	issue *issue
+}

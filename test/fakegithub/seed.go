@@ -1,0 +1,76 @@
+package fakegithub
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"muxpost.dev/muxpost/core/fault"
+)
+
+// Seed is state as JSON: the file for --seed and the body for POST /_fake/seed.
+type Seed struct {
+	// Tokens maps an API token to a login.
+	Tokens map[string]string `json:"tokens"`
+	Users  []User            `json:"users"`
+	Repos  []Repo            `json:"repos"`
+}
+
+// ParseSeed reads a seed. It fails with fault.Invalid for anything but one JSON object of known fields.
+func ParseSeed(data []byte) (Seed, error) {
+	var seed Seed
+	if err := strictJSON(data, &seed); err != nil {
+		return Seed{}, err
+	}
+	return seed, nil
+}
+
+// Load adds a seed to what is there. A repository that exists gets the seed's issues, an issue that exists the seed's comments,
+// so that a later seed can let a person say something more. What was added before an error stays.
+func (s *Server) Load(seed Seed) error {
+	for _, u := range seed.Users {
+		s.AddUser(u)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.addTokens(seed.Tokens)
+	for _, r := range seed.Repos {
+		known := s.repos[repoKey(r.Owner, r.Name)]
+		if known == nil {
+			if err := s.addRepo(r); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, is := range r.Issues {
+			there := known.issue(is.Number)
+			if there == nil {
+				if _, err := s.addIssue(known, is); err != nil {
+					return err
+				}
+				continue
+			}
+			for _, c := range is.Comments {
+				s.addComment(there, c)
+			}
+		}
+	}
+	return nil
+}
+
+// strictJSON refuses unknown fields, because a misspelt one would otherwise seed something else in silence.
+func strictJSON(data []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	if err == nil {
+		if _, end := decoder.Token(); !errors.Is(end, io.EOF) {
+			err = errors.New("there is more after the first value")
+		}
+	}
+	if err != nil {
+		return fault.Wrap(fault.Invalid, fault.ReasonBadArgument, "this is not the JSON that is expected here", err)
+	}
+	return nil
+}
