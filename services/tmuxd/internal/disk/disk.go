@@ -306,3 +306,13 @@ func (d *Dir) Directory(path string, make bool) (string, error) {
 
 // MakePrivate makes a directory of a harness's own.
 func (d *Dir) MakePrivate(path string) error { return os.MkdirAll(path, 0o700) }
+
+// Writable says why nothing can be written; nil when it can.
+func (d *Dir) Writable() error {
+	f, err := os.CreateTemp(d.root, ".writable.*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	return f.Close()
+}

@@ -24,7 +24,7 @@ type Reading struct {
 	Ready bool
 	// Busy is true when a turn runs.
 	Busy bool
-	// Text is what stands in the composer, without white space; empty for an empty one.
+	// Text is what stands in the composer, its rows joined by a blank; empty for an empty one.
 	Text string
 }
 
@@ -100,7 +100,11 @@ func (h *Harness) composer(s Screen) (string, bool) {
 	if h.placeholder != nil && s.CursorY == top && s.CursorX <= start && h.placeholder.MatchString(first) {
 		return "", true
 	}
-	return squeeze(first + strings.Join(s.Rows[top+1:bottom+1], "")), true
+	rows := []string{strings.TrimSpace(first)}
+	for _, row := range s.Rows[top+1 : bottom+1] {
+		rows = append(rows, strings.TrimSpace(row))
+	}
+	return strings.TrimSpace(strings.Join(rows, " ")), true
 }
 
 // Shows says how a typed text stands in the composer.
@@ -126,33 +130,39 @@ func (h *Harness) Composed(r Reading, typed, mark string) Shows {
 	if r.Text == "" {
 		return ShowsNothing
 	}
-	want := squeeze(typed)
-	if strings.HasSuffix(want, r.Text) && (len(r.Text) >= tail || len(r.Text) == len(want)) {
+	// Rows are wrapped and filled up in ways that say nothing of the text.
+	want, have := squeeze(typed), squeeze(r.Text)
+	if strings.HasSuffix(want, have) && (len(have) >= tail || len(have) == len(want)) {
 		return ShowsText
 	}
-	if h.fold != nil {
-		if m := h.fold.FindStringSubmatchIndex(r.Text); m != nil {
-			whole := m[0] == 0 && m[1] == len(r.Text)
-			fits := true
-			if len(m) >= 4 && m[2] >= 0 {
-				n, err := strconv.Atoi(r.Text[m[2]:m[3]])
-				fits = err == nil && n == utf8.RuneCountInString(typed)
-			}
-			switch {
-			case whole && fits:
-				return ShowsText
-			case fits:
-				return ShowsMore
-			}
+	if m, fits := h.folded(r.Text, typed); m != nil && fits {
+		if m[0] == 0 && m[1] == len(r.Text) {
+			return ShowsText
 		}
+		return ShowsMore
 	}
-	if strings.Contains(r.Text, squeeze(mark)) {
+	if strings.Contains(have, squeeze(mark)) {
 		return ShowsMore
 	}
 	return ShowsOther
 }
 
-// squeeze drops white space: rows are wrapped and filled up in ways that say nothing of the text.
+// folded finds what stands for a long paste, and whether the number in it fits the text.
+func (h *Harness) folded(composer, typed string) (m []int, fits bool) {
+	if h.fold == nil {
+		return nil, false
+	}
+	if m = h.fold.FindStringSubmatchIndex(composer); m == nil {
+		return nil, false
+	}
+	if len(m) < 4 || m[2] < 0 {
+		return m, true
+	}
+	n, err := strconv.Atoi(composer[m[2]:m[3]])
+	return m, err == nil && n == utf8.RuneCountInString(typed)
+}
+
+// squeeze drops white space.
 func squeeze(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {

@@ -1,0 +1,138 @@
+// Command muxpost-tmuxd runs on each host and owns the agents' tmux sessions there: it says what state they are in, starts them, and
+// puts deliveries into them, over gRPC.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/internal/obs"
+	"muxpost.dev/muxpost/internal/rpc"
+	"muxpost.dev/muxpost/internal/run"
+	"muxpost.dev/muxpost/internal/version"
+	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
+	"muxpost.dev/muxpost/services/tmuxd/internal/disk"
+	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
+	"muxpost.dev/muxpost/services/tmuxd/internal/host"
+	"muxpost.dev/muxpost/services/tmuxd/internal/server"
+	"muxpost.dev/muxpost/services/tmuxd/internal/tmux"
+)
+
+func main() { run.Main("muxpost-tmuxd", serve) }
+
+func serve(ctx context.Context) error {
+	flags := flag.NewFlagSet("muxpost-tmuxd", flag.ContinueOnError)
+	file := flags.String("config", "", "configuration `file` (YAML, section tmuxd)")
+	dataDir := flags.String("data-dir", "", "`directory` for state, working trees and span files")
+	showVersion := flags.Bool("version", false, "print the version and exit")
+	switch err := flags.Parse(os.Args[1:]); {
+	case errors.Is(err, flag.ErrHelp):
+		return nil
+	case err != nil || flags.NArg() > 0:
+		return fault.New(fault.Invalid, fault.ReasonBadArgument, "unknown arguments").WithRemedy("muxpost-tmuxd -help lists the flags")
+	case *showVersion:
+		fmt.Println("muxpost-tmuxd", version.String())
+		return nil
+	}
+	data, err := filepath.Abs(*dataDir)
+	if err != nil || *dataDir == "" {
+		return fault.New(fault.Invalid, fault.ReasonBadArgument, "no data directory was given").WithRemedy("pass -data-dir DIR")
+	}
+	c, err := loadConfig(*file, data)
+	if err != nil {
+		return err
+	}
+	telemetry, err := obs.Setup(ctx, obs.Config{Service: "tmuxd", Host: c.Host, DataDir: data, LogLevel: c.LogLevel})
+	if err != nil {
+		return err
+	}
+	defer telemetry.Shutdown(context.WithoutCancel(ctx))
+	state, err := disk.Open(c.StateDir, c.Exec)
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot use the state directory", err)
+	}
+	defer state.Close()
+	client, err := newTmux(c, telemetry)
+	if err != nil {
+		return err
+	}
+	home, _ := os.UserHomeDir()
+	table, err := harness.New(c.Harness, state.HarnessRoot(), home, findProgram)
+	if err != nil {
+		return err
+	}
+	h := host.New(host.Config{Roots: c.Roots, Directory: c.Directory, MakeDirectory: c.MakeDirectory, Width: c.Width, Height: c.Height},
+		host.Deps{Tmux: client, Disk: state, Table: table, Logger: telemetry.Logger, Now: time.Now, Getenv: os.LookupEnv})
+	tmuxVersion, err := client.Version(ctx)
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, fault.ReasonTmuxMissing, "tmux cannot be run", err)
+	}
+	srv := rpc.NewServer(rpc.Options{Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider()})
+	tmuxdv1.RegisterTmuxdServiceServer(srv, server.New(h, server.Facts{
+		Host: c.Host, Version: version.String(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Harnesses: infos(table),
+		HighestToken: state.Token, Storage: state.Writable,
+	}, client.Socket))
+	listener, err := rpc.Listen(c.Listen)
+	if err != nil {
+		return err
+	}
+	srv.Health().Set(tmuxdv1.TmuxdService_ServiceDesc.ServiceName, true)
+	srv.Health().Set("", true)
+	telemetry.Logger.InfoContext(ctx, "tmuxd is ready", obs.KeyAddress, listener.Addr().String(), obs.KeyHost, c.Host)
+	return srv.Serve(ctx, listener)
+}
+
+func newTmux(c config, telemetry *obs.Telemetry) (*tmux.Client, error) {
+	if err := os.MkdirAll(c.SocketDir, 0o700); err != nil {
+		return nil, fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot make the directory for sockets", err)
+	}
+	client, err := tmux.New(tmux.Config{
+		Bin: c.Tmux, Dir: c.SocketDir, Tracer: telemetry.Tracer("tmux"),
+		// What a server has, every pane has: only what a person's own panes need.
+		Env: passOn("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM"),
+	})
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, fault.ReasonTmuxMissing, "tmux cannot be used", err).
+			WithRemedy("install tmux 3.3a or newer, or set tmuxd.tmux; set tmuxd.socket_dir when a path is too long")
+	}
+	return client, nil
+}
+
+func passOn(names ...string) []string {
+	var env []string
+	for _, name := range names {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+func infos(table harness.Table) []*tmuxdv1.HarnessInfo {
+	var out []*tmuxdv1.HarnessInfo
+	for _, name := range table.Names() {
+		h := table[name]
+		out = append(out, &tmuxdv1.HarnessInfo{Name: name, Binary: h.Resolved(), Resumes: h.Resumes()})
+	}
+	return out
+}
+
+// findProgram looks on the PATH, then beside this program: the bundled agent is installed there.
+func findProgram(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil || filepath.Base(name) != name {
+		return path, err
+	}
+	self, selfErr := os.Executable()
+	if selfErr != nil {
+		return "", err
+	}
+	return exec.LookPath(filepath.Join(filepath.Dir(self), name))
+}

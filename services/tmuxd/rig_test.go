@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"muxpost.dev/muxpost/core/prompt"
+	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/services/tmuxd/internal/disk"
+	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
+	"muxpost.dev/muxpost/services/tmuxd/internal/host"
+	"muxpost.dev/muxpost/services/tmuxd/internal/tmux"
+	"muxpost.dev/muxpost/test/fakeagent/agenttest"
+)
+
+// rig is a host with everything real: tmux, the wrapper, the bundled agent, files.
+type rig struct {
+	*host.Host
+	t      *testing.T
+	dir    string
+	item   workitem.Ref
+	tmux   *tmux.Client
+	disk   *disk.Dir
+	env    map[string]string
+	entry  harness.Entry
+	home   string // of the bundled agent
+	execs  string
+	tokens int64
+}
+
+// wrapperBinary builds muxpost-exec once a test run.
+var wrapperBinary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "muxbin")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "muxpost-exec")
+	out, err := exec.Command("go", "build", "-o", path, "muxpost.dev/muxpost/cmd/muxpost-exec").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("cannot build the wrapper: %w\n%s", err, out)
+	}
+	return path, err
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := wrapperBinary(); err == nil {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+func newRig(t *testing.T, env map[string]string) *rig {
+	t.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("tmux is not installed")
+		}
+		t.Skip("tmux is not installed")
+	}
+	dir, err := os.MkdirTemp("", "mux") // a socket's address is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	item, err := workitem.Parse("github:octo/widget#7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	execs, err := wrapperBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, dir: dir, item: item, env: env, entry: harness.Builtin()["fakeagent"], execs: execs,
+		home: filepath.Join(dir, "state", "harness", "fakeagent")}
+	r.entry.Binary = agenttest.Build(t)
+	t.Cleanup(func() {
+		r.endServers()
+		os.RemoveAll(dir)
+	})
+	r.open()
+	return r
+}
+
+// open makes the host, as a start of tmuxd does.
+func (r *rig) open() {
+	r.t.Helper()
+	var err error
+	if r.disk, err = disk.Open(filepath.Join(r.dir, "state"), r.execs); err != nil {
+		r.t.Fatal(err)
+	}
+	getenv := func(key string) (string, bool) {
+		if v, ok := r.env[key]; ok {
+			return v, true
+		}
+		return os.LookupEnv(key)
+	}
+	table, err := harness.New(map[string]harness.Entry{"fakeagent": r.entry}, r.disk.HarnessRoot(), r.dir, exec.LookPath)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if r.tmux, err = tmux.New(tmux.Config{Bin: "tmux", Dir: filepath.Join(r.dir, "state"), Tracer: noop.NewTracerProvider().Tracer(""),
+		Env: []string{"PATH=" + os.Getenv("PATH"), "TERM=xterm-256color"}}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.Host = host.New(host.Config{Roots: []string{filepath.Join(r.dir, "work")}, Directory: filepath.Join(r.dir, "work", "{target}"),
+		MakeDirectory: true, Width: 200, Height: 50},
+		host.Deps{Tmux: r.tmux, Disk: r.disk, Table: table, Logger: slog.New(slog.DiscardHandler), Now: time.Now, Getenv: getenv})
+}
+
+// restart is a kill -9 of tmuxd and a new start: nothing in memory survives.
+func (r *rig) restart() {
+	r.t.Helper()
+	r.disk.Close()
+	r.open()
+}
+
+// endServers ends the tmux servers that this test started, by the pids that their own answers give.
+func (r *rig) endServers() {
+	socks, _ := filepath.Glob(filepath.Join(r.dir, "state", "*.sock"))
+	for _, sock := range socks {
+		if m, known, err := r.disk.Recall(strings.TrimSuffix(filepath.Base(sock), ".sock")); err == nil && known && m.Server.Pid > 0 {
+			_ = syscall.Kill(m.Server.Pid, syscall.SIGCONT)
+			_ = syscall.Kill(m.Server.Pid, syscall.SIGTERM)
+		}
+	}
+	r.disk.Close()
+}
+
+func (r *rig) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	r.t.Cleanup(cancel)
+	return ctx
+}
+
+func (r *rig) token() int64 { r.tokens++; return r.tokens }
+
+func (r *rig) spawn(id, text string) host.SpawnResult {
+	r.t.Helper()
+	res, err := r.Spawn(r.ctx(), host.SpawnRequest{Item: r.item, Harness: "fakeagent", DeliveryID: id, Text: text, Token: r.token()})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return res
+}
+
+// started spawns and expects a living agent.
+func (r *rig) started(id, text string) host.SpawnResult {
+	r.t.Helper()
+	res := r.spawn(id, text)
+	if res.Outcome != host.SpawnStarted {
+		r.t.Fatalf("not started: %+v", res)
+	}
+	return res
+}
+
+func (r *rig) paste(id, text string) host.PasteResult {
+	r.t.Helper()
+	res, err := r.Paste(r.ctx(), host.PasteRequest{Item: r.item, DeliveryID: id, Text: text, Token: r.token()})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return res
+}
+
+// ready waits until the agent's composer is there, by pasting nothing: it looks at the screen as a person would.
+func (r *rig) ready() {
+	r.t.Helper()
+	r.until("the composer shows", func() bool { return strings.Contains(r.screen(), "› Ask fakeagent to do anything") })
+}
+
+func (r *rig) screen() string {
+	out, _ := r.cmd("capture-pane", "-p", "-t", "%0")
+	return out
+}
+
+// cmd runs tmux on the session's server, as a person would.
+func (r *rig) cmd(args ...string) (string, error) {
+	out, err := exec.Command("tmux", append([]string{"-N", "-S", r.tmux.Socket(r.item.Target())}, args...)...).CombinedOutput()
+	return string(out), err
+}
+
+func (r *rig) person(args ...string) {
+	r.t.Helper()
+	if out, err := r.cmd(args...); err != nil {
+		r.t.Fatalf("tmux %v: %v: %s", args, err, out)
+	}
+}
+
+func (r *rig) state() host.Status {
+	r.t.Helper()
+	st, err := r.State(r.ctx(), r.item, "")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return st
+}
+
+func (r *rig) becomes(want session.State) host.Status {
+	r.t.Helper()
+	var st host.Status
+	r.until("the state is "+want.String(), func() bool { st = r.state(); return st.State == want })
+	return st
+}
+
+func (r *rig) until(what string, ok func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("waited in vain until %s; state %+v; screen:\n%s", what, r.state(), r.screen())
+		}
+	}
+}
+
+func (r *rig) conversation(id string) agenttest.Conversation {
+	return agenttest.Conversation{Home: r.home, Session: id}
+}
+
+// took expects the agent's own record to hold exactly these deliveries, each once, in order.
+func (r *rig) took(conversation string, want ...string) {
+	r.t.Helper()
+	r.conversation(conversation).WaitUser(r.t, 10*time.Second, want...)
+}
+
+// agentPid is the harness's process, the wrapper's child.
+func (r *rig) agentPid() int {
+	r.t.Helper()
+	wrapper := r.state().Incarnation.PanePid
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(wrapper) + "/task/" + strconv.Itoa(wrapper) + "/children")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		r.t.Fatalf("the wrapper's children: %q", data)
+	}
+	return pid
+}
+
+func (r *rig) signal(pid int, sig syscall.Signal) {
+	r.t.Helper()
+	if err := syscall.Kill(pid, sig); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func typed(id, text string) string { return prompt.Typed(id, text) }
