@@ -1,0 +1,67 @@
+# muxpost. `make help` lists the targets; each says what it needs.
+
+BIN       := $(CURDIR)/bin
+TOOLS     := $(CURDIR)/.bin
+VERSION   := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+COMMIT    := $(shell git rev-parse HEAD 2>/dev/null)
+DIRTY     := $(shell test -z "$$(git status --porcelain 2>/dev/null)" || echo true)
+V         := muxpost.dev/muxpost/internal/version
+LDFLAGS   := -X $(V).Version=$(VERSION) -X $(V).Commit=$(COMMIT) -X $(V).Dirty=$(DIRTY)
+RACE      ?=
+TESTFLAGS ?=
+GO        ?= go
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build every program into bin/
+	@mkdir -p $(BIN)
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/muxpost ./cmd/muxpost-exec ./test/fakeagent ./test/fakegithub/cmd/fakegithub
+	@for s in tmuxd dispatcher poller; do \
+		CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/muxpost-$$s ./services/$$s || exit 1; done
+
+.PHONY: setup
+setup: ## install tmux and PostgreSQL with apt where they are missing
+	@scripts/setup.sh
+
+.PHONY: demo
+demo: setup build ## show one comment reaching one agent, end to end
+	@$(GO) run ./test/demo -bin $(BIN)
+
+.PHONY: test
+test: setup ## run all tests (RACE=1 adds the race detector)
+	$(GO) test $(if $(RACE),-race) -parallel 8 -timeout 15m $(TESTFLAGS) work
+
+.PHONY: lint
+lint: $(TOOLS)/.lint ## run the linters (the first run compiles them: minutes)
+	$(TOOLS)/golangci-lint run $$($(GO) list -m -f '{{.Dir}}/...')
+	cd proto && PATH=$(TOOLS):$$PATH buf lint
+
+.PHONY: generate
+generate: $(TOOLS)/.buf $(TOOLS)/.proto ## make proto/gen from proto/api
+	cd proto && PATH=$(TOOLS):$$PATH buf lint && PATH=$(TOOLS):$$PATH buf format -w api && PATH=$(TOOLS):$$PATH buf generate
+	$(GO) test ./internal/arch -run Generated -update
+
+.PHONY: verify
+verify: ## prove that generated code and module files are current
+	@before=$$(mktemp -d) && cp -a proto/gen proto/gen.sum $$before && $(MAKE) --no-print-directory generate >/dev/null && \
+		diff -r $$before/gen proto/gen && diff $$before/gen.sum proto/gen.sum && rm -r $$before && echo "generated code is current"
+	@for m in . proto; do (cd $$m && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) build ./...) || exit 1; done && echo "module files are current"
+	@test -z "$$(gofmt -l $$(git ls-files '*.go' | grep -v ^proto/gen/))" || { echo "run gofmt -w on:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+
+.PHONY: fuzz
+fuzz: ## run every fuzz test for a few seconds
+	@for p in $$($(GO) list work | grep -v /gen/); do for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+		echo "$$p $$f" && $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 5s -fuzzminimizetime 1x $$p >/dev/null || exit 1; done; done
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf $(BIN) dist
+
+# Tools are modules of their own, compiled once: a stamp decides.
+$(TOOLS)/.%: tools/%/go.mod tools/%/go.sum
+	@mkdir -p $(TOOLS)
+	GOWORK=off GOBIN=$(TOOLS) $(GO) -C tools/$* install tool
+	@touch $@

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Installs what muxpost needs beside Go, where it is missing: tmux, PostgreSQL's server programs, and the tools that the tests use.
+set -eu
+
+need=
+command -v tmux >/dev/null 2>&1 || need="$need tmux"
+command -v ps >/dev/null 2>&1 || need="$need procps"
+if ! command -v initdb >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && [ -z "${MUXPOST_PG_BINDIR:-}" ]; then
+	need="$need postgresql"
+fi
+[ -n "$need" ] || exit 0
+
+if ! command -v apt-get >/dev/null 2>&1; then
+	echo "setup: please install:$need (this script knows apt alone)" >&2
+	exit 3
+fi
+run=
+if [ "$(id -u)" -ne 0 ]; then
+	if ! command -v sudo >/dev/null 2>&1; then
+		echo "setup: please install as root: apt-get install$need" >&2
+		exit 3
+	fi
+	run=sudo
+fi
+echo "setup: installing$need"
+$run env DEBIAN_FRONTEND=noninteractive apt-get -qq update
+# shellcheck disable=SC2086
+$run env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $need >/dev/null
