@@ -1,6 +1,7 @@
 package version
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
@@ -40,6 +41,9 @@ func TestDescribe_StampWinsOverTheToolchainsRecord(t *testing.T) {
 func TestVersion_LinkerStampsTheNamedVariables(t *testing.T) {
 	goTool, err := exec.LookPath("go")
 	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("no go tool on the path")
+		}
 		t.Skip("no go tool on the path")
 	}
 	binary := filepath.Join(t.TempDir(), "version.test")

@@ -84,10 +84,14 @@ type Record struct {
 }
 
 // ReachedHarness reports whether the harness was started, so that it may have read its prompt.
-func (r Record) ReachedHarness() bool { return r.State != Launching && r.State != LaunchFailed && r.State != "" }
+func (r Record) ReachedHarness() bool {
+	return r.State != Launching && r.State != LaunchFailed && r.State != ""
+}
 
 // Ended reports whether the run is over.
-func (r Record) Ended() bool { return r.State == Exited || r.State == Signaled || r.State == LaunchFailed }
+func (r Record) Ended() bool {
+	return r.State == Exited || r.State == Signaled || r.State == LaunchFailed
+}
 
 // Process names a process for good: a pid alone is used again.
 type Process struct {
