@@ -113,13 +113,17 @@ func (h *Host) advance(ctx context.Context, s *slot, target string) error {
 }
 
 // fence refuses a token older than one already seen for the target, and remembers a newer one.
-func (h *Host) fence(m Memory, known bool, token int64) error {
+func (h *Host) fence(s sight, token int64) error {
 	if token <= 0 {
 		return fault.New(fault.Invalid, fault.ReasonBadArgument, "a fencing token above zero is required").
 			WithRemedy("take the one of the lease under which this is done; by hand, any number above those used before")
 	}
-	if known && token < m.Token {
-		return fault.Newf(fault.Fenced, fault.ReasonOlderToken, "the fencing token %d is older than %d, which this session has seen", token, m.Token)
+	seen := s.memory.Token
+	if s.pane != nil {
+		seen = max(seen, s.pane.Fence)
+	}
+	if token < seen {
+		return fault.Newf(fault.Fenced, fault.ReasonOlderToken, "the fencing token %d is older than %d, which this session has seen", token, seen)
 	}
 	if err := h.Disk.RaiseToken(token); err != nil {
 		return storage(err)

@@ -75,6 +75,9 @@ const (
 	// takenTime is how long evidence is waited for after one submit, and submits is how often one is sent.
 	takenTime = 1500 * time.Millisecond
 	submits   = 3
+	// pasteTime bounds a paste whose caller sets no time; lastWords is kept of it for the answer.
+	pasteTime = 10 * time.Second
+	lastWords = 500 * time.Millisecond
 )
 
 // pasting is one paste under way.
@@ -88,6 +91,16 @@ type pasting struct {
 	mark    string
 	sight   sight
 	ring    session.Ring
+	// end is when nothing more is begun or waited for.
+	end time.Time
+}
+
+// until returns when a wait for d that starts now ends.
+func (p *pasting) until(d time.Duration) time.Time {
+	if t := time.Now().Add(d); t.Before(p.end) {
+		return t
+	}
+	return p.end
 }
 
 // Paste puts a delivery into the agent and submits it. A repeat goes on at the phase in which the first stopped; the text is never typed
@@ -107,10 +120,16 @@ func (h *Host) Paste(ctx context.Context, req PasteRequest) (PasteResult, error)
 	}
 	defer release()
 	p.slot = slot
-	// An act that began is brought to its end: a caller that went away must not leave a half-known one.
+	// An act that began is brought to its end: a caller that went away must not leave a half-known one. What the caller gave is how
+	// long it may take.
+	p.end = time.Now().Add(pasteTime)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(p.end) {
+		p.end = deadline
+	}
+	p.end = p.end.Add(-lastWords)
 	ctx = context.WithoutCancel(ctx)
 	p.sight = h.look(ctx, req.Item)
-	if err := h.fence(p.sight.memory, p.sight.known, req.Token); err != nil {
+	if err := h.fence(p.sight, req.Token); err != nil {
 		return PasteResult{}, err
 	}
 	r, err := p.run(ctx)
@@ -242,7 +261,7 @@ func (p *pasting) type_(ctx context.Context, again bool) (PasteResult, error) {
 
 // see waits until the text shows in the composer, alone, and submits it then. Without that nothing is submitted.
 func (p *pasting) see(ctx context.Context) (PasteResult, error) {
-	end := time.Now().Add(seenTime + time.Duration(len(p.typed)/1024)*seenPerKiB)
+	end := p.until(seenTime + time.Duration(len(p.typed)/1024)*seenPerKiB)
 	for {
 		screen, gone, err := p.capture(ctx)
 		if err != nil || gone != nil {
@@ -332,7 +351,7 @@ func (p *pasting) settle(ctx context.Context, phase session.Phase, sent bool) (P
 	}
 	for n := 1; ; n++ {
 		standing := false
-		for end := time.Now().Add(takenTime); ; {
+		for end := p.until(takenTime); ; {
 			if p.proof() == recorded {
 				return p.delivered(ctx, phase, first)
 			}
@@ -355,7 +374,7 @@ func (p *pasting) settle(ctx context.Context, phase session.Phase, sent bool) (P
 			}
 			pause(ctx, tick)
 		}
-		if !standing || n >= submits {
+		if !standing || n >= submits || !time.Now().Before(p.end) {
 			return PasteResult{Verdict: Unconfirmed, Phase: phase, Detail: unconfirmedDetail(phase, standing)}, nil
 		}
 		done, err := p.act(ctx, func(ctx context.Context, g Guard) (bool, error) {

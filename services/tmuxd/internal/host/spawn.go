@@ -102,11 +102,21 @@ func (h *Host) Spawn(ctx context.Context, req SpawnRequest) (SpawnResult, error)
 	defer release()
 	sp.slot = slot
 	sp.sight = h.look(ctx, req.Item)
-	if err := h.fence(sp.sight.memory, sp.sight.known, req.Token); err != nil {
+	if err := h.fence(sp.sight, req.Token); err != nil {
 		return SpawnResult{}, err
 	}
 	if r, done := sp.alreadyDone(); done {
 		return r, nil
+	}
+	if req.DeliveryID != "" {
+		switch phase, err := h.phase(sp.sight, req.DeliveryID); {
+		case err != nil:
+			return SpawnResult{}, storage(err)
+		case phase.MayHaveArrived():
+			r := failed("prompt_may_have_arrived", "the delivery may be in the conversation already (phase "+phase.String()+"): start without it, then paste it")
+			r.Target = sp.target
+			return r, nil
+		}
 	}
 	r, err := sp.run(ctx)
 	r.Target = sp.target

@@ -243,8 +243,9 @@ func (h *Host) phase(s sight, id string) (session.Phase, error) {
 		return session.None, nil
 	}
 	last := entries[len(entries)-1]
-	if s.state == session.Live && s.pane != nil && last.Stamp == s.pane.Stamp {
-		// The ring of this very incarnation does not have it: the act that the journal announced did not run.
+	if s.state == session.Live && s.pane != nil && last.Stamp == s.pane.Stamp && last.Phase == session.Pasting {
+		// The ring of this very incarnation does not have it: the paste that the journal announced did not run. (Later phases are
+		// journalled once there was an answer; then the ring has forgotten it, as it does after many deliveries.)
 		return session.None, nil
 	}
 	return h.settled(s, last)
