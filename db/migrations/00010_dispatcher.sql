@@ -60,7 +60,6 @@ create table dispatcher.leases (
 
 create table dispatcher.events (
     seq         bigint generated always as identity primary key,
-    xid         xid8 not null default pg_current_xact_id(),
     type        text not null,
     time        timestamptz not null default clock_timestamp(),
     work_item   text not null default '',
@@ -71,9 +70,10 @@ create table dispatcher.events (
 create index events_of_item on dispatcher.events (work_item, seq);
 create index events_of_delivery on dispatcher.events (delivery_id, seq);
 
--- A reader resumes by seq and sees nothing at or above the oldest running writer. That alone can still skip a row: a writer with
--- the older transaction id may take the later seq and commit first. So writers take turns from their first event to their
--- commit, and every writer is one statement, so that no client can stop in the middle of its turn.
+-- A reader resumes by seq, so no row may appear below one that it has seen. Writers therefore take turns from their first event
+-- to their commit: a number is given out only once all before it can be read, or never will be. (To hide rows above the oldest
+-- running transaction is not enough: the order of transaction ids is not that of seq.) Every writer is one statement, so that no
+-- client can stop in the middle of its turn.
 -- +goose StatementBegin
 create function dispatcher.take_turns() returns trigger language plpgsql as $$
 begin

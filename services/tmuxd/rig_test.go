@@ -129,9 +129,9 @@ func (r *rig) restart() {
 
 // endServers ends the tmux servers that this test started, by the pids that their own answers give.
 func (r *rig) endServers() {
-	socks, _ := filepath.Glob(filepath.Join(r.dir, "state", "*.sock"))
-	for _, sock := range socks {
-		if m, known, err := r.disk.Recall(strings.TrimSuffix(filepath.Base(sock), ".sock")); err == nil && known && m.Server.Pid > 0 {
+	files, _ := filepath.Glob(filepath.Join(r.dir, "state", "sessions", "*.json"))
+	for _, file := range files {
+		if m, known, err := r.disk.Recall(strings.TrimSuffix(filepath.Base(file), ".json")); err == nil && known && m.Server.Pid > 0 {
 			_ = syscall.Kill(m.Server.Pid, syscall.SIGCONT)
 			_ = syscall.Kill(m.Server.Pid, syscall.SIGTERM)
 		}

@@ -1,0 +1,8 @@
+package delivertest
+
+import (
+	"testing"
+	"time"
+)
+
+func TestStore_KeepsTheContract(t *testing.T) { CheckStore(t, NewStore(time.Now)) }

@@ -1,0 +1,250 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"muxpost.dev/muxpost/core/dispatch"
+	"muxpost.dev/muxpost/core/fault"
+)
+
+// lookUp asks the registry, and once more for the delivery: another run may have ended it before this one had the lease.
+func (r *run) lookUp(ctx context.Context) (replayed bool, err error) {
+	found, delivery, err := r.config.Store.Look(ctx, r.req.WorkItem, r.req.DeliveryID)
+	if err != nil {
+		return false, err
+	}
+	r.delivery = delivery
+	if delivery.Outcome.Final() {
+		return true, nil
+	}
+	if found == nil {
+		r.facts.Registry = dispatch.NoSession
+		r.step("look up: no session is recorded")
+		return false, nil
+	}
+	r.session, r.facts.Registry = found, dispatch.Recorded
+	r.facts.Resumable = r.resumable()
+	r.step("look up: recorded on %s, incarnation %s", found.Host, orNone(found.Incarnation.Stamp))
+	return false, nil
+}
+
+// resumable says whether the recorded conversation can be asked for.
+func (r *run) resumable() dispatch.Resumable {
+	switch id := r.session.ConversationID; {
+	case !r.config.Resume:
+		return dispatch.ResumeOff
+	case id == "":
+		return dispatch.ResumeNoID
+	case !validConversationID(id):
+		return dispatch.ResumeMalformed
+	}
+	if resumes, known := r.config.Host.Resumes(r.harness()); known && !resumes {
+		return dispatch.ResumeUnsupported
+	}
+	return dispatch.ResumeYes
+}
+
+// probe asks the host. A session that is recorded elsewhere than on the host that answers is out of reach: nothing is concluded
+// from this host's knowing nothing of it.
+func (r *run) probe(ctx context.Context, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	sight := r.config.Host.Probe(ctx, r.req.WorkItem, r.req.DeliveryID)
+	if r.session != nil && sight.Probe != dispatch.ProbeUnreachable && r.session.Host != sight.Host {
+		sight = Sight{Probe: dispatch.ProbeUnreachable, Detail: "the session is recorded on host " + r.session.Host +
+			", and the configured host is " + sight.Host}
+	}
+	r.sight, r.stamp, r.detail = sight, sight.Incarnation.Stamp, sight.Detail
+	r.facts.Probe, r.facts.Phase, r.facts.JournalUnreadable = sight.Probe, sight.Phase, sight.JournalUnreadable
+	r.step("probe: %s (%s)", probeName(sight.Probe), sight.Detail)
+	if r.session == nil {
+		return
+	}
+	r.facts.SameIncarnation = sight.Incarnation.Stamp != "" && sight.Incarnation.Stamp == r.session.Incarnation.Stamp &&
+		r.session.Target == r.req.ref.Target()
+	if sight.Probe == dispatch.ProbeUnknown && r.stamp == "" {
+		r.stamp = r.session.Incarnation.Stamp
+	}
+	r.learn()
+}
+
+// learn takes over what the host knows of our own session and the record does not: many harnesses tell the id of a conversation
+// only some time after its start, and without it nothing could be resumed.
+func (r *run) learn() {
+	if r.sight.Probe != dispatch.ProbeLive && r.sight.Probe != dispatch.ProbeDead {
+		return
+	}
+	if id := r.sight.ConversationID; id != "" && r.session.converse(id) {
+		r.learned = true
+		r.step("learned: conversation %s", id)
+	}
+	if h := r.sight.Harness; h != "" && h != r.session.Harness {
+		r.session.Harness, r.learned = h, true
+	}
+	r.facts.Resumable = r.resumable()
+}
+
+// start has a session started, after the events that belong to the decision are stored.
+func (r *run) start(ctx context.Context, d dispatch.Decision, timeout time.Duration) error {
+	if len(d.Events) > 0 {
+		if err := r.save(ctx, Change{Events: r.events(d, "", "")}); err != nil {
+			return err
+		}
+	}
+	r.started = r.harness()
+	order := SpawnOrder{WorkItem: r.req.WorkItem, Harness: r.started, Reason: d.Reason, Token: r.lease.Token}
+	if r.session != nil {
+		order.Directory = r.session.Directory
+	}
+	resume := d.Action == dispatch.SpawnResume
+	if resume {
+		order.Resume = r.session.ConversationID
+	}
+	if d.WithPrompt {
+		order.DeliveryID, order.Text = r.req.DeliveryID, r.req.clean
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	report, err := r.config.Host.Spawn(ctx, order)
+	if errors.Is(err, fault.Fenced) {
+		return r.fenced(d.Action, err)
+	}
+	r.spawn, r.stamp, r.remedy = report, report.Incarnation.Stamp, report.Remedy
+	r.detail = withLines(report.Detail, report.LastLines, r.req.clean)
+	if resume {
+		r.facts.Resume = report.Spawn
+	} else {
+		r.facts.Fresh = report.Spawn
+	}
+	r.step("%s: %s (%s)", d.Action, spawnName(report.Spawn), r.detail)
+	return nil
+}
+
+// paste has the event typed.
+func (r *run) paste(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	report, err := r.config.Host.Paste(ctx, PasteOrder{
+		WorkItem: r.req.WorkItem, DeliveryID: r.req.DeliveryID, Text: r.req.clean, Stamp: r.stamp, Token: r.lease.Token,
+	})
+	if errors.Is(err, fault.Fenced) {
+		return r.fenced(dispatch.PasteText, err)
+	}
+	r.facts.Paste, r.detail = report.Paste, report.Detail
+	r.step("paste: %s (%s)", pasteName(report.Paste), report.Detail)
+	return nil
+}
+
+func (r *run) fenced(a dispatch.Action, err error) error {
+	r.detail = err.Error()
+	r.step("%s: refused, a newer lease was seen on the host", a)
+	return errHostFenced
+}
+
+// adopt records a living session that was found with our stamp.
+func (r *run) adopt(ctx context.Context, d dispatch.Decision) error {
+	s := r.fresh()
+	if r.facts.Fresh == dispatch.SpawnOccupied {
+		// The spawn's own answer says who lives there, and no more.
+		s.Incarnation, s.SocketPath = r.spawn.Incarnation, r.sight.SocketPath
+	} else {
+		s.Incarnation, s.Harness, s.SocketPath, s.Directory = r.sight.Incarnation, r.sight.Harness, r.sight.SocketPath, r.sight.Directory
+		s.ConversationID = r.sight.ConversationID
+	}
+	return r.record(ctx, d, &s)
+}
+
+// heal brings the record up to date with the living incarnation that was found.
+func (r *run) heal(ctx context.Context, d dispatch.Decision) error {
+	s := *r.session
+	s.Target, s.Host, s.Incarnation = r.req.ref.Target(), r.sight.Host, r.sight.Incarnation
+	if r.sight.SocketPath != "" {
+		s.SocketPath = r.sight.SocketPath
+	}
+	if r.sight.Directory != "" {
+		s.Directory = r.sight.Directory
+	}
+	return r.record(ctx, d, &s)
+}
+
+// register records the session that was started.
+func (r *run) register(ctx context.Context, d dispatch.Decision) error {
+	s := r.fresh()
+	if r.session != nil {
+		s = *r.session
+	}
+	s.Host, s.Target, s.Harness = r.sight.Host, r.req.ref.Target(), r.harness()
+	s.Incarnation, s.SocketPath, s.Directory = r.spawn.Incarnation, r.spawn.SocketPath, r.spawn.Directory
+	resumed := r.facts.Fresh == dispatch.SpawnNotTried
+	// A resumed session that names no conversation has the one it was asked for.
+	if !resumed || r.spawn.ConversationID != "" {
+		s.converse(r.spawn.ConversationID)
+	}
+	return r.record(ctx, d, &s)
+}
+
+// fresh is the record of an item that had none.
+func (r *run) fresh() Session {
+	return Session{WorkItem: r.req.WorkItem, NodeID: r.req.NodeID, Target: r.req.ref.Target(), Host: r.sight.Host}
+}
+
+// record stores a session with the events of the decision.
+func (r *run) record(ctx context.Context, d dispatch.Decision, s *Session) error {
+	if s.NodeID == "" {
+		s.NodeID = r.req.NodeID
+	}
+	before := r.session
+	r.session = s
+	if err := r.save(ctx, Change{Session: s, Events: r.events(d, "", "")}); err != nil {
+		r.session = before
+		return err
+	}
+	r.learned, r.facts.Stored = false, true
+	r.step("%s: incarnation %s, conversation %s (%s)", d.Action, orNone(s.Incarnation.Stamp), orNone(s.ConversationID), d.Reason)
+	return nil
+}
+
+func (r *run) save(ctx context.Context, c Change) error {
+	return r.config.Store.Save(ctx, r.lease, r.req.WorkItem, c)
+}
+
+// harness is what a session is started with: the recorded one, else the one that was asked for, else the configured one.
+func (r *run) harness() string {
+	if r.session != nil && r.session.Harness != "" {
+		return r.session.Harness
+	}
+	if r.req.Harness != "" {
+		return r.req.Harness
+	}
+	return r.config.Harness
+}
+
+// shownHarness is the session's as far as it is known, which for an adopted one it may not be.
+func (r *run) shownHarness() string {
+	switch {
+	case r.session != nil && r.session.Harness != "":
+		return r.session.Harness
+	case r.sight.Harness != "":
+		return r.sight.Harness
+	case r.started != "":
+		return r.started
+	}
+	return r.req.Harness
+}
+
+func (r *run) hostName() string {
+	if r.session != nil {
+		return r.session.Host
+	}
+	return r.sight.Host
+}
+
+// conversation is the one that the delivery went to, as far as it is known.
+func (r *run) conversation() string {
+	if r.session != nil {
+		return r.session.ConversationID
+	}
+	return r.sight.ConversationID
+}

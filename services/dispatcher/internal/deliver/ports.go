@@ -1,0 +1,112 @@
+package deliver
+
+import (
+	"context"
+
+	"muxpost.dev/muxpost/core/dispatch"
+	"muxpost.dev/muxpost/core/lease"
+	"muxpost.dev/muxpost/core/session"
+)
+
+// Store keeps what outlives a run. Errors are faults: Unavailable means that it is not known whether the change was made.
+type Store interface {
+	// Begin inserts a delivery that was not asked for before, with its dispatch.queued event, or counts one more ask and returns
+	// the delivery as it stands. Another fingerprint under the same id is fault.Conflict, ReasonDeliveryMismatch.
+	Begin(ctx context.Context, d Delivery, queued Event) (Delivery, error)
+	// TakeLease takes the lease of a work item for lease.Time with a new token; false when another holder has it.
+	TakeLease(ctx context.Context, workItem, holder string) (lease.Lease, bool, error)
+	// Look returns the session of a work item (nil when none is recorded) and the delivery as they stand.
+	Look(ctx context.Context, workItem, deliveryID string) (*Session, Delivery, error)
+	// Save makes a change, all of it or nothing, provided that the lease's token is still the item's. Otherwise it is
+	// fault.Fenced, ReasonLeaseLost. A change with an outcome gives the lease back and sets the outcome's
+	// UpdatedAt.
+	Save(ctx context.Context, l lease.Lease, workItem string, c Change) error
+	// Release gives the lease back if the token is still the item's.
+	Release(ctx context.Context, workItem string, l lease.Lease) error
+}
+
+// Change is what one step changes, together with the events that tell of it.
+type Change struct {
+	// Session is recorded; nil changes none.
+	Session *Session
+	// Outcome is the delivery with what became of it; nil for a change in the middle of a run.
+	Outcome *Delivery
+	// Events are added in this order.
+	Events []Event
+}
+
+// Host is the host that the sessions live on. Its calls end within their context's deadline and return what became of them as a
+// value. The one error is fault.Fenced: a newer lease than ours was seen there.
+type Host interface {
+	// Probe asks for the session of a work item, and for the phase of a delivery there (none with an empty id).
+	Probe(ctx context.Context, workItem, deliveryID string) Sight
+	// Spawn starts a session.
+	Spawn(ctx context.Context, o SpawnOrder) (SpawnReport, error)
+	// Paste has a delivery typed, or settled if it was typed before.
+	Paste(ctx context.Context, o PasteOrder) (PasteReport, error)
+	// Resumes reports whether a harness can resume a conversation there; known is false for a harness never heard of.
+	Resumes(harness string) (resumes, known bool)
+}
+
+// Sight is what a host says of a session.
+type Sight struct {
+	// Host is its name; empty when it was never reached.
+	Host              string
+	Probe             dispatch.Probe
+	Incarnation       Incarnation
+	Harness           string
+	ConversationID    string
+	SocketPath        string
+	Directory         string
+	Phase             session.Phase
+	JournalUnreadable bool
+	// Detail is one line for a person: what this stands on.
+	Detail string
+}
+
+// SpawnOrder asks for a session.
+type SpawnOrder struct {
+	WorkItem string
+	Harness  string
+	// Resume is the conversation to go on with; empty for a fresh one.
+	Resume string
+	// Reason says why it is a fresh one.
+	Reason dispatch.Reason
+	// Directory is where to start it; empty leaves it to the host.
+	Directory string
+	// DeliveryID and Text are the first prompt; both are empty for none.
+	DeliveryID string
+	Text       string
+	Token      int64
+}
+
+// SpawnReport is what came of a spawn.
+type SpawnReport struct {
+	Spawn          dispatch.Spawn
+	Incarnation    Incarnation
+	ConversationID string
+	SocketPath     string
+	Directory      string
+	// Detail is one line for a person; Remedy is a command that frees the name, where there is one.
+	Detail string
+	Remedy string
+	// LastLines are the last lines of a pane whose harness ended at once. They may repeat the prompt.
+	LastLines []string
+}
+
+// PasteOrder asks for a delivery to be typed.
+type PasteOrder struct {
+	WorkItem   string
+	DeliveryID string
+	Text       string
+	// Stamp names the incarnation that it is meant for; empty for whichever is ours.
+	Stamp string
+	Token int64
+}
+
+// PasteReport is the verdict on a delivery.
+type PasteReport struct {
+	Paste dispatch.Paste
+	// Detail is one line for a person.
+	Detail string
+}

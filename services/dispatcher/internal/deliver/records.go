@@ -1,0 +1,144 @@
+package deliver
+
+import (
+	"time"
+
+	"muxpost.dev/muxpost/core/dispatch"
+)
+
+// Kind says what happened upstream.
+type Kind string
+
+// The kinds of events.
+const (
+	// Opened: the work item came to our attention.
+	Opened Kind = "opened"
+	// Comment: a comment was written.
+	Comment Kind = "comment"
+	// Message: an operator wrote it by hand.
+	Message Kind = "message"
+)
+
+// Kinds lists every kind, for tests that must cover them all.
+func Kinds() []Kind { return []Kind{Opened, Comment, Message} }
+
+// Valid reports whether k is one of the kinds.
+func (k Kind) Valid() bool { return k == Opened || k == Comment || k == Message }
+
+// Delivery is the record of one event on its way to an agent. It never holds the event's text.
+type Delivery struct {
+	ID       string
+	WorkItem string
+	NodeID   string
+	Kind     Kind
+	// Fingerprint is the SHA-256 of work item, kind and text: it tells a repeat from another event under the same id.
+	Fingerprint [32]byte
+	// Harness is the one that was asked for, and once a session was found or started, that session's.
+	Harness string
+	Outcome dispatch.Outcome
+	Reason  dispatch.Reason
+	// Detail is one line for a person that explains the outcome; Remedy says what that person can do.
+	Detail string
+	Remedy string
+	How    dispatch.How
+	// Host, Target and ConversationID say where it went; empty while not known.
+	Host           string
+	Target         string
+	ConversationID string
+	// Asked counts how often it was asked for, from 1.
+	Asked int
+	// Traceparent and TraceID belong to the first time that it was asked for.
+	Traceparent string
+	TraceID     string
+	// Steps are the decisions of the last run, one line each.
+	Steps []string
+	// CreatedAt and UpdatedAt (of the outcome) are on the database's clock.
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// Incarnation is one life of a session. The zero value is none.
+type Incarnation struct {
+	Stamp         string
+	SessionID     string
+	PaneID        string
+	PanePID       int64
+	ServerPID     int64
+	ServerStarted time.Time
+}
+
+// Session is the record of which session owns a work item.
+type Session struct {
+	WorkItem       string
+	NodeID         string
+	Target         string
+	Host           string
+	Harness        string
+	ConversationID string
+	// Lineage holds earlier conversations, oldest first.
+	Lineage     []string
+	Incarnation Incarnation
+	SocketPath  string
+	Directory   string
+	// CreatedAt and UpdatedAt are on the database's clock.
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// converse makes id the session's conversation and keeps the one before as lineage. An empty id is a conversation that is not
+// known yet. It reports whether anything changed.
+func (s *Session) converse(id string) bool {
+	if id == s.ConversationID {
+		return false
+	}
+	if s.ConversationID != "" {
+		s.Lineage = append(s.Lineage[:len(s.Lineage):len(s.Lineage)], s.ConversationID)
+	}
+	s.ConversationID = id
+	return true
+}
+
+// Event is something that people can follow. Sequence and Time are given by the store.
+type Event struct {
+	Sequence   int64
+	Type       dispatch.EventType
+	Time       time.Time
+	WorkItem   string
+	DeliveryID string
+	Fields     map[string]string
+	TraceID    string
+}
+
+// DeliveryQuery chooses deliveries, newest first.
+type DeliveryQuery struct {
+	// WorkItem chooses those of one item; empty for all.
+	WorkItem string
+	// BeforeTime and BeforeID are those of the last delivery already seen; zero for the newest.
+	BeforeTime time.Time
+	BeforeID   string
+	// Limit is the most that is returned.
+	Limit int
+}
+
+// SessionQuery chooses sessions, by work item.
+type SessionQuery struct {
+	// WorkItem chooses one; empty for all.
+	WorkItem string
+	// After is the last work item already seen; empty for the first.
+	After string
+	// Limit is the most that is returned.
+	Limit int
+}
+
+// EventQuery chooses events, by sequence.
+type EventQuery struct {
+	// After is the last sequence number already seen; zero for the beginning.
+	After int64
+	// WorkItem and DeliveryID choose those of one; empty for all.
+	WorkItem   string
+	DeliveryID string
+	// Limit is the most that is returned.
+	Limit int
+	// Latest returns the newest instead of the first, still in order of sequence.
+	Latest bool
+}

@@ -1,0 +1,121 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"muxpost.dev/muxpost/core/dispatch"
+	"muxpost.dev/muxpost/core/fault"
+	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
+	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
+)
+
+// Probe asks for the session of a work item and for the phase of a delivery there. Who did not answer, and how, is a value.
+func (h *Host) Probe(ctx context.Context, workItem, deliveryID string) deliver.Sight {
+	if err := h.greet(ctx); err != nil {
+		return unseen(h.Name(), err)
+	}
+	answer, err := h.client.SessionState(ctx, &tmuxdv1.SessionStateRequest{WorkItem: workItem, DeliveryId: deliveryID})
+	if err != nil {
+		return unseen(h.Name(), h.failed(err))
+	}
+	sight := sightOf(answer)
+	sight.Host = h.Name()
+	return sight
+}
+
+// unseen is what an error says of a session: nothing. Who did not answer decides what may be tried.
+func unseen(host string, err error) deliver.Sight {
+	out := deliver.Sight{Host: host, Probe: dispatch.ProbeUnreachable, Detail: words(err)}
+	switch kind := fault.KindOf(err); {
+	case kind == fault.Unavailable && answeredByHost(err):
+		out.Probe = dispatch.ProbeUnknown
+	case kind != fault.Unavailable && kind != fault.Unauthenticated && kind != fault.Denied:
+		out.Probe = dispatch.ProbeUnknown
+	}
+	return out
+}
+
+// answeredByHost reports whether the host itself said that something behind it did not answer.
+func answeredByHost(err error) bool {
+	reason := fault.ReasonOf(err)
+	return reason == fault.ReasonTmuxNoAnswer || reason == fault.ReasonTmuxMissing || reason == fault.ReasonStorage
+}
+
+// Spawn starts a session. The error is fault.Fenced or nil.
+func (h *Host) Spawn(ctx context.Context, o deliver.SpawnOrder) (deliver.SpawnReport, error) {
+	if err := h.greet(ctx); err != nil {
+		return deliver.SpawnReport{Spawn: dispatch.SpawnSilent, Detail: words(err)}, nil
+	}
+	request := &tmuxdv1.SpawnRequest{
+		WorkItem: o.WorkItem, Harness: o.Harness, Directory: o.Directory, FencingToken: o.Token, Timeout: timeout(ctx),
+		Conversation: &tmuxdv1.SpawnRequest_Fresh{Fresh: &tmuxdv1.Fresh{Reason: freshReason(o.Reason)}},
+	}
+	if o.Resume != "" {
+		request.Conversation = &tmuxdv1.SpawnRequest_Resume{Resume: &tmuxdv1.Resume{ConversationId: o.Resume}}
+	}
+	if o.DeliveryID != "" {
+		request.Prompt = &tmuxdv1.Prompt{DeliveryId: o.DeliveryID, Text: o.Text}
+	}
+	answer, err := h.client.Spawn(ctx, request)
+	switch {
+	case errors.Is(err, fault.Fenced):
+		return deliver.SpawnReport{}, h.failed(err)
+	case err != nil:
+		return deliver.SpawnReport{Spawn: spawnError(h.failed(err)), Detail: words(err), Remedy: remedy(err)}, nil
+	}
+	return spawnOf(answer), nil
+}
+
+func spawnError(err error) dispatch.Spawn {
+	switch fault.KindOf(err) {
+	case fault.Unavailable, fault.Throttled:
+		return dispatch.SpawnSilent
+	case fault.Invalid, fault.NotFound, fault.Denied, fault.Unauthenticated:
+		return dispatch.SpawnRefused
+	case fault.Internal, fault.Conflict, fault.AlreadyExists, fault.Fenced:
+	}
+	return dispatch.SpawnFailed
+}
+
+// freshReason is the contract's word for why a conversation is new. A recorded id that is malformed cannot be resumed.
+func freshReason(r dispatch.Reason) string {
+	if r == dispatch.ReasonBadConversationID {
+		r = dispatch.ReasonCannotResume
+	}
+	return string(r)
+}
+
+// Paste has a delivery typed, or settled. The error is fault.Fenced or nil.
+func (h *Host) Paste(ctx context.Context, o deliver.PasteOrder) (deliver.PasteReport, error) {
+	if err := h.greet(ctx); err != nil {
+		return deliver.PasteReport{Paste: dispatch.PasteSilent, Detail: words(err)}, nil
+	}
+	answer, err := h.client.Paste(ctx, &tmuxdv1.PasteRequest{
+		WorkItem: o.WorkItem, DeliveryId: o.DeliveryID, Text: o.Text, IncarnationStamp: o.Stamp, FencingToken: o.Token, Timeout: timeout(ctx),
+	})
+	switch {
+	case errors.Is(err, fault.Fenced):
+		return deliver.PasteReport{}, h.failed(err)
+	case err != nil:
+		paste := dispatch.PasteFailed
+		if kind := fault.KindOf(h.failed(err)); kind == fault.Unavailable || kind == fault.Throttled {
+			paste = dispatch.PasteSilent
+		}
+		return deliver.PasteReport{Paste: paste, Detail: words(err)}, nil
+	}
+	paste, detail := pasteOf(answer)
+	return deliver.PasteReport{Paste: paste, Detail: detail}, nil
+}
+
+// timeout is how long the host may take: less than our own deadline, which is not its clock's.
+func timeout(ctx context.Context) *durationpb.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return nil
+	}
+	return durationpb.New(max(time.Until(deadline)-returning, returning))
+}

@@ -1,0 +1,209 @@
+// Package server answers the dispatcher's API: it reads requests, has the delivery made or the records listed, and writes the
+// answers. One implementation serves gRPC, gRPC-Web and JSON on one port.
+//
+// It decides nothing, and knows nothing of SQL or tmux.
+package server
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"muxpost.dev/muxpost/core/dispatch"
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/core/workitem"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	"muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1/dispatcherv1connect"
+	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
+)
+
+const (
+	// maxPage is the most that one page holds.
+	maxPage = 500
+	// pageSize and eventPageSize are what zero means.
+	pageSize      = 50
+	eventPageSize = 100
+	// probeTime bounds how long a list of sessions waits for their states, and probesAtOnce how many are asked for at once.
+	probeTime    = 2 * time.Second
+	probesAtOnce = 16
+)
+
+// Deliverer makes deliveries.
+type Deliverer interface {
+	Deliver(ctx context.Context, r deliver.Request) (deliver.Result, error)
+}
+
+// Records lists what is stored. A delivery that is not known is fault.NotFound.
+type Records interface {
+	Delivery(ctx context.Context, id string) (deliver.Delivery, error)
+	Deliveries(ctx context.Context, q deliver.DeliveryQuery) ([]deliver.Delivery, error)
+	Sessions(ctx context.Context, q deliver.SessionQuery) ([]deliver.Session, error)
+	Events(ctx context.Context, q deliver.EventQuery) ([]deliver.Event, error)
+}
+
+// Prober says what the host knows of a session now.
+type Prober interface {
+	Probe(ctx context.Context, workItem, deliveryID string) deliver.Sight
+}
+
+// Server implements the dispatcher's service.
+type Server struct {
+	deliverer Deliverer
+	records   Records
+	prober    Prober
+}
+
+var _ dispatcherv1connect.DispatcherServiceHandler = (*Server)(nil)
+
+// New returns a server.
+func New(deliverer Deliverer, records Records, prober Prober) *Server {
+	return &Server{deliverer: deliverer, records: records, prober: prober}
+}
+
+// Deliver carries one event to its session, or says why not.
+func (s *Server) Deliver(ctx context.Context, r *dispatcherv1.DeliverRequest) (*dispatcherv1.DeliverResponse, error) {
+	result, err := s.deliverer.Deliver(ctx, deliver.Request{
+		DeliveryID: r.GetDeliveryId(), WorkItem: r.GetWorkItem(), NodeID: r.GetNodeId(), Kind: kindOf(r.GetKind()), Text: r.GetText(),
+		Harness: r.GetHarness(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &dispatcherv1.DeliverResponse{Delivery: deliveryOf(result.Delivery), LookAgain: durationpb.New(result.LookAgain)}, nil
+}
+
+// GetDelivery returns one delivery.
+func (s *Server) GetDelivery(ctx context.Context, r *dispatcherv1.GetDeliveryRequest) (*dispatcherv1.GetDeliveryResponse, error) {
+	if !session.ValidDeliveryID(r.GetDeliveryId()) {
+		return nil, badDeliveryID()
+	}
+	d, err := s.records.Delivery(ctx, r.GetDeliveryId())
+	if err != nil {
+		return nil, err
+	}
+	return &dispatcherv1.GetDeliveryResponse{Delivery: deliveryOf(d)}, nil
+}
+
+// ListDeliveries returns deliveries, newest first.
+func (s *Server) ListDeliveries(ctx context.Context, r *dispatcherv1.ListDeliveriesRequest) (*dispatcherv1.ListDeliveriesResponse, error) {
+	item, limit, err := listOf(r.GetWorkItem(), r.GetPageSize(), pageSize)
+	if err != nil {
+		return nil, err
+	}
+	q := deliver.DeliveryQuery{WorkItem: item, Limit: limit + 1}
+	if q.BeforeTime, q.BeforeID, err = readDeliveryToken(r.GetPageToken()); err != nil {
+		return nil, err
+	}
+	found, err := s.records.Deliveries(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out := &dispatcherv1.ListDeliveriesResponse{}
+	if len(found) > limit {
+		found = found[:limit]
+		out.NextPageToken = deliveryToken(found[limit-1].CreatedAt, found[limit-1].ID)
+	}
+	for _, d := range found {
+		out.Deliveries = append(out.Deliveries, deliveryOf(d))
+	}
+	return out, nil
+}
+
+// ListSessions returns the recorded sessions, with what their host says of them now.
+func (s *Server) ListSessions(ctx context.Context, r *dispatcherv1.ListSessionsRequest) (*dispatcherv1.ListSessionsResponse, error) {
+	item, limit, err := listOf(r.GetWorkItem(), r.GetPageSize(), pageSize)
+	if err != nil {
+		return nil, err
+	}
+	q := deliver.SessionQuery{WorkItem: item, Limit: limit + 1}
+	if q.After, err = readSessionToken(r.GetPageToken()); err != nil {
+		return nil, err
+	}
+	found, err := s.records.Sessions(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out := &dispatcherv1.ListSessionsResponse{}
+	if len(found) > limit {
+		found = found[:limit]
+		out.NextPageToken = sessionToken(found[limit-1].WorkItem)
+	}
+	for _, record := range found {
+		out.Sessions = append(out.Sessions, sessionOf(record))
+	}
+	if !r.GetSkipProbe() {
+		s.probe(ctx, out.GetSessions())
+	}
+	return out, nil
+}
+
+// probe fills in the states, asking for several at once. A session whose state did not come in time is unknown.
+func (s *Server) probe(ctx context.Context, sessions []*dispatcherv1.Session) {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	var group errgroup.Group
+	group.SetLimit(probesAtOnce)
+	for _, record := range sessions {
+		group.Go(func() error {
+			sight := s.prober.Probe(ctx, record.GetWorkItem(), "")
+			record.State, record.StateDetail = stateOf(sight.Probe), sight.Detail
+			if sight.Host != record.GetHost() && sight.Probe != dispatch.ProbeUnreachable {
+				record.State = dispatcherv1.SessionState_SESSION_STATE_UNKNOWN
+				record.StateDetail = "it is recorded on another host than the configured one, " + sight.Host
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // no probe returns an error
+}
+
+// ListEvents returns the dispatcher's events in order of their sequence.
+func (s *Server) ListEvents(ctx context.Context, r *dispatcherv1.ListEventsRequest) (*dispatcherv1.ListEventsResponse, error) {
+	item, limit, err := listOf(r.GetWorkItem(), r.GetPageSize(), eventPageSize)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.GetAfterSequence() < 0:
+		return nil, fault.New(fault.Invalid, fault.ReasonBadArgument, "after_sequence must not be negative")
+	case r.GetDeliveryId() != "" && !session.ValidDeliveryID(r.GetDeliveryId()):
+		return nil, badDeliveryID()
+	}
+	found, err := s.records.Events(ctx, deliver.EventQuery{
+		After: r.GetAfterSequence(), WorkItem: item, DeliveryID: r.GetDeliveryId(), Limit: limit, Latest: r.GetLatest(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &dispatcherv1.ListEventsResponse{}
+	for _, e := range found {
+		out.Events = append(out.Events, eventOf(e))
+	}
+	return out, nil
+}
+
+// listOf reads what all lists have: a work item, which may be empty, and a page size, of which zero means usual.
+func listOf(item string, size int32, usual int) (canonical string, limit int, err error) {
+	if item != "" {
+		ref, err := workitem.Parse(item)
+		if err != nil {
+			return "", 0, err
+		}
+		item = ref.String()
+	}
+	switch {
+	case size < 0 || size > maxPage:
+		return "", 0, fault.Newf(fault.Invalid, fault.ReasonBadArgument,
+			"page_size must be 1 to %d, or 0 for %d, and is %d", maxPage, usual, size)
+	case size == 0:
+		return item, usual, nil
+	}
+	return item, int(size), nil
+}
+
+func badDeliveryID() error {
+	return fault.New(fault.Invalid, fault.ReasonBadDeliveryID,
+		"the delivery id must have 8 to 64 characters of a-z, 0-9, - and _, and begin with a letter or digit")
+}

@@ -1,0 +1,270 @@
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"muxpost.dev/muxpost/core/dispatch"
+	"muxpost.dev/muxpost/core/fault"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
+)
+
+// records holds what a list returns, by the limit and position that it is asked for.
+type records struct {
+	deliveries []deliver.Delivery
+	sessions   []deliver.Session
+	events     deliver.EventQuery
+}
+
+func (r *records) Delivery(_ context.Context, id string) (deliver.Delivery, error) {
+	return deliver.Delivery{}, fault.New(fault.NotFound, fault.ReasonDeliveryNotFound, "no delivery "+id)
+}
+
+func (r *records) Deliveries(_ context.Context, q deliver.DeliveryQuery) ([]deliver.Delivery, error) {
+	for i, d := range r.deliveries {
+		if q.BeforeID == "" {
+			return r.deliveries[:min(q.Limit, len(r.deliveries))], nil
+		}
+		if d.ID == q.BeforeID && d.CreatedAt.Equal(q.BeforeTime) {
+			rest := r.deliveries[i+1:]
+			return rest[:min(q.Limit, len(rest))], nil
+		}
+	}
+	return nil, nil
+}
+
+func (r *records) Sessions(_ context.Context, q deliver.SessionQuery) (out []deliver.Session, err error) {
+	for _, s := range r.sessions {
+		if s.WorkItem > q.After && (q.WorkItem == "" || q.WorkItem == s.WorkItem) && len(out) < q.Limit {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+func (r *records) Events(_ context.Context, q deliver.EventQuery) ([]deliver.Event, error) {
+	r.events = q
+	return nil, nil
+}
+
+// prober answers each item after a time, or never.
+type prober struct {
+	host string
+	slow map[string]bool
+}
+
+func (p prober) Probe(ctx context.Context, workItem, _ string) deliver.Sight {
+	if p.slow[workItem] {
+		<-ctx.Done()
+		return deliver.Sight{Host: p.host, Probe: dispatch.ProbeUnreachable, Detail: "no answer in time"}
+	}
+	timer := time.NewTimer(100 * time.Millisecond)
+	defer timer.Stop()
+	<-timer.C
+	return deliver.Sight{Host: p.host, Probe: dispatch.ProbeLive, Detail: "alive"}
+}
+
+func TestListDeliveries_GoesPageByPage(t *testing.T) {
+	r := &records{}
+	for i := range 5 {
+		r.deliveries = append(r.deliveries, deliver.Delivery{
+			ID: fmt.Sprintf("delivery-%d", i), CreatedAt: time.UnixMicro(1_700_000_000_123_456 - int64(i)).UTC(), Kind: deliver.Comment,
+		})
+	}
+	s, seen, token := New(nil, r, nil), "", ""
+	for {
+		page, err := s.ListDeliveries(t.Context(), &dispatcherv1.ListDeliveriesRequest{PageSize: 2, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range page.GetDeliveries() {
+			seen += strings.TrimPrefix(d.GetDeliveryId(), "delivery-")
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	if seen != "01234" {
+		t.Errorf("the pages hold %s", seen)
+	}
+}
+
+func TestLists_RefuseWhatTheyCannotRead(t *testing.T) {
+	s := New(nil, &records{}, nil)
+	lists := map[string]func(item, token string, size int32) error{
+		"deliveries": func(item, token string, size int32) error {
+			_, err := s.ListDeliveries(t.Context(), &dispatcherv1.ListDeliveriesRequest{WorkItem: item, PageToken: token, PageSize: size})
+			return err
+		},
+		"sessions": func(item, token string, size int32) error {
+			_, err := s.ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{WorkItem: item, PageToken: token, PageSize: size})
+			return err
+		},
+		"events": func(item, token string, size int32) error {
+			_, err := s.ListEvents(t.Context(), &dispatcherv1.ListEventsRequest{WorkItem: item, PageSize: size})
+			return err
+		},
+	}
+	tokens := []string{
+		"!", "eA", encode("x1|y"), encode(deliveryPrefix), encode(deliveryPrefix + "x|delivery-1"), encode(deliveryPrefix + "1|UPPER"),
+		encode(deliveryPrefix + "9223372036854775807|delivery-1"), encode(sessionPrefix + "octo"), strings.Repeat("A", maxToken+1),
+		base64.StdEncoding.EncodeToString([]byte("d1|1|delivery-1??")),
+	}
+	for name, list := range lists {
+		if err := list("", "", 500); err != nil {
+			t.Errorf("%s: a page of 500: %v", name, err)
+		}
+		for _, size := range []int32{-1, 501} {
+			if err := list("", "", size); fault.ReasonOf(err) != fault.ReasonBadArgument {
+				t.Errorf("%s: page size %d: %v", name, size, err)
+			}
+		}
+		if err := list("octo#7", "", 1); fault.ReasonOf(err) != fault.ReasonBadWorkItem {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, token := range tokens {
+			if err := list("", token, 1); name != "events" && (!errors.Is(err, fault.Invalid) || fault.ReasonOf(err) != fault.ReasonBadArgument) {
+				t.Errorf("%s: token %q: %v", name, token, err)
+			}
+		}
+	}
+	// A token of one list means nothing to another.
+	if err := lists["sessions"]("", deliveryToken(time.Now(), "delivery-1"), 1); !errors.Is(err, fault.Invalid) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestListEvents_PassesItsQuestionOn(t *testing.T) {
+	r := &records{}
+	s := New(nil, r, nil)
+	if _, err := s.ListEvents(t.Context(), &dispatcherv1.ListEventsRequest{
+		AfterSequence: 7, WorkItem: "github:Octo/Widget#7", DeliveryId: "delivery-1", Latest: true,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := deliver.EventQuery{After: 7, WorkItem: "github:octo/widget#7", DeliveryID: "delivery-1", Limit: 100, Latest: true}
+	if r.events != want {
+		t.Errorf("asked %+v, want %+v", r.events, want)
+	}
+	for _, bad := range []*dispatcherv1.ListEventsRequest{{AfterSequence: -1}, {DeliveryId: "x"}} {
+		if _, err := s.ListEvents(t.Context(), bad); !errors.Is(err, fault.Invalid) {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
+
+func TestGetDelivery_NotKnownOrMalformed(t *testing.T) {
+	s := New(nil, &records{}, nil)
+	for id, want := range map[string]fault.Kind{"delivery-1": fault.NotFound, "x": fault.Invalid, "": fault.Invalid} {
+		if _, err := s.GetDelivery(t.Context(), &dispatcherv1.GetDeliveryRequest{DeliveryId: id}); !errors.Is(err, want) {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}
+
+func sessions(n int) *records {
+	r := &records{}
+	for i := range n {
+		r.sessions = append(r.sessions, deliver.Session{WorkItem: fmt.Sprintf("github:o/r#%03d", i+100), Host: "a"})
+	}
+	return r
+}
+
+func TestListSessions_AsksTheHostInParallelAndNotForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := map[string]bool{"github:o/r#110": true, "github:o/r#120": true}
+		s := New(nil, sessions(40), prober{host: "a", slow: slow})
+		started := time.Now()
+		got, err := s.ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{PageSize: 40})
+		if err != nil || len(got.GetSessions()) != 40 {
+			t.Fatalf("%d sessions, %v", len(got.GetSessions()), err)
+		}
+		if took := time.Since(started); took > probeTime {
+			t.Errorf("it took %v", took)
+		}
+		for _, record := range got.GetSessions() {
+			want := dispatcherv1.SessionState_SESSION_STATE_LIVE
+			if slow[record.GetWorkItem()] {
+				want = dispatcherv1.SessionState_SESSION_STATE_UNKNOWN
+			}
+			if record.GetState() != want || record.GetStateDetail() == "" {
+				t.Errorf("%v", record)
+			}
+		}
+	})
+}
+
+func TestListSessions_WithoutProbeAsksNobody(t *testing.T) {
+	s := New(nil, sessions(3), nil)
+	got, err := s.ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{PageSize: 2, SkipProbe: true})
+	if err != nil || len(got.GetSessions()) != 2 || got.GetSessions()[0].GetState() != 0 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	got, err = s.ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{PageSize: 2, SkipProbe: true, PageToken: got.GetNextPageToken()})
+	if err != nil || len(got.GetSessions()) != 1 || got.GetNextPageToken() != "" {
+		t.Errorf("second page %v, %v", got, err)
+	}
+}
+
+func TestListSessions_TakesNoOtherHostsWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(nil, sessions(1), prober{host: "b"})
+		got, err := s.ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{})
+		if err != nil || got.GetSessions()[0].GetState() != dispatcherv1.SessionState_SESSION_STATE_UNKNOWN {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
+}
+
+func TestValues_EveryOneOfCoreHasOneOnTheWire(t *testing.T) {
+	seen := map[string]bool{}
+	once := func(name string) {
+		if strings.HasSuffix(name, "UNSPECIFIED") || seen[name] {
+			t.Errorf("%s stands for something else or for nothing", name)
+		}
+		seen[name] = true
+	}
+	for _, o := range dispatch.Outcomes() {
+		once(outcomeOf(o).String())
+	}
+	for _, h := range []dispatch.How{
+		dispatch.HowPasted, dispatch.HowSpawned, dispatch.HowResumed, dispatch.HowFresh, dispatch.HowAverted, dispatch.HowAlready,
+	} {
+		once(howOf(h).String())
+	}
+	for _, k := range deliver.Kinds() {
+		once(kindTo(k).String())
+		if kindOf(kindTo(k)) != k {
+			t.Errorf("%s does not read back", k)
+		}
+	}
+	for number := range dispatcherv1.Outcome_name {
+		if name := dispatcherv1.Outcome(number).String(); number != 0 && !seen[name] {
+			t.Errorf("nothing is %s", name)
+		}
+	}
+}
+
+func FuzzTokens(f *testing.F) {
+	f.Add(deliveryToken(time.UnixMicro(1), "delivery-1"), "x")
+	f.Add("", sessionToken("github:o/r#1"))
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if at, id, err := readDeliveryToken(a); err == nil && a != "" {
+			if again, sameID, err := readDeliveryToken(deliveryToken(at, id)); err != nil || !again.Equal(at) || sameID != id {
+				t.Fatalf("%q reads as %v %s, and then as %v %s, %v", a, at, id, again, sameID, err)
+			}
+		}
+		if item, err := readSessionToken(b); err == nil && b != "" {
+			if again, err := readSessionToken(sessionToken(item)); err != nil || again != item {
+				t.Fatalf("%q reads as %s, and then as %s, %v", b, item, again, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"math"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"muxpost.dev/muxpost/core/dispatch"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
+)
+
+// kindOf reads a kind; one that is not said or not known is empty, which is refused.
+func kindOf(k dispatcherv1.EventKind) deliver.Kind {
+	switch k {
+	case dispatcherv1.EventKind_EVENT_KIND_OPENED:
+		return deliver.Opened
+	case dispatcherv1.EventKind_EVENT_KIND_COMMENT:
+		return deliver.Comment
+	case dispatcherv1.EventKind_EVENT_KIND_MESSAGE:
+		return deliver.Message
+	case dispatcherv1.EventKind_EVENT_KIND_UNSPECIFIED:
+	}
+	return ""
+}
+
+func kindTo(k deliver.Kind) dispatcherv1.EventKind {
+	switch k {
+	case deliver.Opened:
+		return dispatcherv1.EventKind_EVENT_KIND_OPENED
+	case deliver.Comment:
+		return dispatcherv1.EventKind_EVENT_KIND_COMMENT
+	case deliver.Message:
+		return dispatcherv1.EventKind_EVENT_KIND_MESSAGE
+	}
+	return dispatcherv1.EventKind_EVENT_KIND_UNSPECIFIED
+}
+
+func outcomeOf(o dispatch.Outcome) dispatcherv1.Outcome {
+	switch o {
+	case dispatch.InProgress:
+		return dispatcherv1.Outcome_OUTCOME_IN_PROGRESS
+	case dispatch.Delivered:
+		return dispatcherv1.Outcome_OUTCOME_DELIVERED
+	case dispatch.Held:
+		return dispatcherv1.Outcome_OUTCOME_HELD
+	case dispatch.Waiting:
+		return dispatcherv1.Outcome_OUTCOME_WAITING
+	case dispatch.Failed:
+		return dispatcherv1.Outcome_OUTCOME_FAILED
+	case dispatch.Dropped:
+		return dispatcherv1.Outcome_OUTCOME_DROPPED
+	case dispatch.Unconfirmed:
+		return dispatcherv1.Outcome_OUTCOME_UNCONFIRMED
+	}
+	return dispatcherv1.Outcome_OUTCOME_UNSPECIFIED
+}
+
+func howOf(h dispatch.How) dispatcherv1.How {
+	switch h {
+	case dispatch.HowPasted:
+		return dispatcherv1.How_HOW_PASTED
+	case dispatch.HowSpawned:
+		return dispatcherv1.How_HOW_SPAWNED
+	case dispatch.HowResumed:
+		return dispatcherv1.How_HOW_RESUMED
+	case dispatch.HowFresh:
+		return dispatcherv1.How_HOW_RESPAWNED_FRESH
+	case dispatch.HowAverted:
+		return dispatcherv1.How_HOW_AVERTED
+	case dispatch.HowAlready:
+		return dispatcherv1.How_HOW_ALREADY
+	}
+	return dispatcherv1.How_HOW_UNSPECIFIED
+}
+
+func stateOf(p dispatch.Probe) dispatcherv1.SessionState {
+	switch p {
+	case dispatch.ProbeLive, dispatch.ProbeForeign, dispatch.ProbeDetached:
+		return dispatcherv1.SessionState_SESSION_STATE_LIVE
+	case dispatch.ProbeDead, dispatch.ProbeGuests:
+		return dispatcherv1.SessionState_SESSION_STATE_DEAD
+	case dispatch.ProbeAbsent:
+		return dispatcherv1.SessionState_SESSION_STATE_ABSENT
+	case dispatch.ProbeUnknown, dispatch.ProbeUnreachable, dispatch.ProbeNotAsked:
+	}
+	return dispatcherv1.SessionState_SESSION_STATE_UNKNOWN
+}
+
+func deliveryOf(d deliver.Delivery) *dispatcherv1.Delivery {
+	return &dispatcherv1.Delivery{
+		DeliveryId: d.ID, WorkItem: d.WorkItem, Kind: kindTo(d.Kind), Outcome: outcomeOf(d.Outcome), Reason: string(d.Reason),
+		Detail: d.Detail, Remedy: d.Remedy, How: howOf(d.How), Host: d.Host, Target: d.Target, ConversationId: d.ConversationID,
+		Asked: int32(min(d.Asked, math.MaxInt32)), TraceId: d.TraceID, CreateTime: timestamppb.New(d.CreatedAt),
+		UpdateTime: timestamppb.New(d.UpdatedAt), Steps: d.Steps,
+	}
+}
+
+func sessionOf(s deliver.Session) *dispatcherv1.Session {
+	return &dispatcherv1.Session{
+		WorkItem: s.WorkItem, Target: s.Target, Host: s.Host, Harness: s.Harness, ConversationId: s.ConversationID, Lineage: s.Lineage,
+		IncarnationStamp: s.Incarnation.Stamp, SocketPath: s.SocketPath, Directory: s.Directory,
+		CreateTime: timestamppb.New(s.CreatedAt), UpdateTime: timestamppb.New(s.UpdatedAt),
+	}
+}
+
+func eventOf(e deliver.Event) *dispatcherv1.Event {
+	return &dispatcherv1.Event{
+		Sequence: e.Sequence, Type: string(e.Type), Time: timestamppb.New(e.Time), WorkItem: e.WorkItem, DeliveryId: e.DeliveryID,
+		Fields: e.Fields, TraceId: e.TraceID,
+	}
+}

@@ -1,0 +1,155 @@
+// Command muxpost-dispatcher decides what each delivery needs and has it done on the host of its session. It keeps which session
+// owns which work item, the deliveries with their outcomes, and the events that people follow, in Postgres.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"muxpost.dev/muxpost/db"
+	"muxpost.dev/muxpost/db/migrations"
+	"muxpost.dev/muxpost/internal/obs"
+	"muxpost.dev/muxpost/internal/rpc"
+	"muxpost.dev/muxpost/internal/run"
+	"muxpost.dev/muxpost/internal/version"
+	"muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1/dispatcherv1connect"
+	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
+	"muxpost.dev/muxpost/services/dispatcher/internal/hosts"
+	"muxpost.dev/muxpost/services/dispatcher/internal/server"
+	"muxpost.dev/muxpost/services/dispatcher/internal/store"
+)
+
+const (
+	// draining is how long deliveries under way may go on after a signal: their own limit, and a little to answer in.
+	draining = deliver.Limit + 2*time.Second
+	// healthEvery is how often the database is asked whether it answers, and healthTime how long it may take.
+	healthEvery = 3 * time.Second
+	healthTime  = 2 * time.Second
+)
+
+func main() {
+	run.Main("muxpost-dispatcher", func(ctx context.Context) error {
+		return start(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	})
+}
+
+// start answers --help and --version, or serves with the configuration that args and the environment name.
+func start(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	flags, err := parseFlags(args)
+	switch {
+	case err != nil:
+		return err
+	case flags.help:
+		_, err := io.WriteString(stdout, usage)
+		return err
+	case flags.version:
+		_, err := fmt.Fprintln(stdout, "muxpost-dispatcher", version.String())
+		return err
+	}
+	config, err := loadConfig(flags, getenv)
+	if err != nil {
+		return err
+	}
+	telemetry, err := obs.Setup(ctx, obs.Config{Service: "dispatcher", DataDir: config.DataDir, LogLevel: config.LogLevel, Stderr: stderr})
+	if err != nil {
+		return err
+	}
+	defer telemetry.Shutdown(ctx)
+	return serve(ctx, config, telemetry)
+}
+
+// serve runs the service until ctx ends.
+func serve(ctx context.Context, config config, telemetry *obs.Telemetry) error {
+	pool, err := db.Open(ctx, db.Config{URL: config.DatabaseURL, AppName: "muxpost-dispatcher", TracerProvider: telemetry.TracerProvider()})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := migrations.Check(ctx, pool); err != nil {
+		return err
+	}
+	records := store.New(pool)
+
+	host, err := hosts.Dial(hosts.Config{
+		Name: config.Host.Name, Address: config.Host.Address, Tokens: records, Logger: telemetry.Logger,
+		TracerProvider: telemetry.TracerProvider(),
+	})
+	if err != nil {
+		return err
+	}
+	defer host.Close() //nolint:errcheck // Nothing is under way any more.
+	// Before the first lease, so that its token is already one that the host accepts.
+	host.Meet(ctx)
+
+	deliverer := deliver.New(deliver.Config{
+		Store: records, Host: host, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/deliver"),
+		Process: processName(), Harness: config.Harness, Resume: config.Resume,
+	})
+
+	api, err := rpc.NewConnectServer(rpc.Options{Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider(), StopTimeout: draining})
+	if err != nil {
+		return err
+	}
+	dispatcherv1connect.RegisterDispatcherServiceHandler(api.RPC(), server.New(deliverer, records, host))
+	listener, err := rpc.Listen(config.Listen)
+	if err != nil {
+		return err
+	}
+	telemetry.Logger.InfoContext(ctx, "the dispatcher is ready", obs.KeyAddress, listener.Addr().String(), obs.KeyVersion, version.String())
+
+	group := run.Group{StopTimeout: draining + 2*time.Second}
+	group.Add("server", func(ctx context.Context) error { return api.Serve(ctx, listener) })
+	group.Add("host", host.Watch)
+	group.Add("health", func(ctx context.Context) error {
+		return watchHealth(ctx, records, api.Health(), telemetry.Logger, healthEvery)
+	})
+	return group.Run(ctx)
+}
+
+// pinger is a database that can be asked whether it answers.
+type pinger interface {
+	Ping(ctx context.Context) error
+}
+
+// watchHealth says that the service serves while the database answers, and logs each change.
+func watchHealth(ctx context.Context, database pinger, health *rpc.Health, log *slog.Logger, every time.Duration) error {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for serving := true; ; {
+		ping, cancel := context.WithTimeout(ctx, healthTime)
+		err := database.Ping(ping)
+		cancel()
+		if ctx.Err() != nil {
+			return nil
+		}
+		health.Set("", err == nil)
+		health.Set(dispatcherv1connect.DispatcherServiceName, err == nil)
+		switch {
+		case serving && err != nil:
+			log.WarnContext(ctx, "the database does not answer; nothing is delivered until it does", obs.KeyError, err)
+		case !serving && err == nil:
+			log.InfoContext(ctx, "the database answers again")
+		}
+		serving = err == nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// processName names this process among all that share the database, for as long as any lease of it lasts: a process id alone comes
+// back after a restart.
+func processName() string {
+	hostname, err := os.Hostname()
+	if err != nil {
+		hostname = "unknown"
+	}
+	return fmt.Sprintf("%s-%d-%s", hostname, os.Getpid(), rand.Text())
+}
