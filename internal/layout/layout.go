@@ -1,0 +1,104 @@
+// Package layout says where the parts of one installation are: the names of the services and of their sections in the
+// configuration file, the addresses they have unless the file says otherwise, and what lies where below the data directory.
+//
+// It opens nothing and knows no key of the configuration; those belong to the services.
+package layout
+
+import "path/filepath"
+
+// Service is the name of a service, and of its section in the configuration file.
+type Service string
+
+// The services.
+const (
+	Tmuxd      Service = "tmuxd"
+	Dispatcher Service = "dispatcher"
+	Poller     Service = "poller"
+)
+
+// Services returns the services in the order in which they are started; they are stopped the other way round.
+func Services() []Service { return []Service{Tmuxd, Dispatcher, Poller} }
+
+// Sections returns the names that may stand at the top of the configuration file.
+func Sections() []string {
+	names := make([]string, 0, len(Services()))
+	for _, s := range Services() {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+// Binary returns the name of the service's program.
+func (s Service) Binary() string { return "muxpost-" + string(s) }
+
+// Listen returns the address that the service listens on unless its section says otherwise.
+func (s Service) Listen() string {
+	switch s {
+	case Tmuxd:
+		return "127.0.0.1:7411"
+	case Dispatcher:
+		return "127.0.0.1:7412"
+	case Poller:
+		return "127.0.0.1:7413"
+	}
+	return ""
+}
+
+// The environment variables that all programs read.
+const (
+	// ConfigVariable names the configuration file.
+	ConfigVariable = "MUXPOST_CONFIG"
+	// DataDirVariable names the data directory.
+	DataDirVariable = "MUXPOST_DATA_DIR"
+	// DatabaseURLVariable holds the database's URL where the configuration names none.
+	DatabaseURLVariable = "MUXPOST_DATABASE_URL"
+)
+
+// Database is the name of the database in a cluster of our own.
+const Database = "muxpost"
+
+// DefaultDataDir returns the data directory of a user: a system directory for root, one below the home directory otherwise.
+// Without a home directory it is empty.
+func DefaultDataDir(root bool, home string) string {
+	switch {
+	case root:
+		return "/var/lib/muxpost"
+	case home == "":
+		return ""
+	}
+	return filepath.Join(home, ".local", "share", "muxpost")
+}
+
+// DataDir is a data directory.
+type DataDir string
+
+func (d DataDir) join(parts ...string) string {
+	return filepath.Join(append([]string{string(d)}, parts...)...)
+}
+
+// Config is the configuration file, where no other is named.
+func (d DataDir) Config() string { return d.join("muxpost.yaml") }
+
+// Postgres is the directory of the local database cluster.
+func (d DataDir) Postgres() string { return d.join("postgres") }
+
+// LogDir holds the logs of services that were started in the background.
+func (d DataDir) LogDir() string { return d.join("log") }
+
+// Log is a service's log.
+func (d DataDir) Log(s Service) string { return d.join("log", string(s)+".log") }
+
+// RunDir holds a file for each service that was started in the background.
+func (d DataDir) RunDir() string { return d.join("run") }
+
+// PIDFile says which process a service runs in.
+func (d DataDir) PIDFile(s Service) string { return d.join("run", string(s)+".json") }
+
+// Traces holds the span files.
+func (d DataDir) Traces() string { return d.join("traces") }
+
+// TmuxdState is the state directory of tmuxd, where its section names no other. The sockets of the tmux servers lie there too.
+func (d DataDir) TmuxdState() string { return d.join("tmuxd") }
+
+// Work holds the working directories of agents, where the section of tmuxd names no others.
+func (d DataDir) Work() string { return d.join("work") }

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/prompt"
+	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+)
+
+func TestSubmit_RefusesWhatCanNeverBeDelivered(t *testing.T) {
+	w := newWorld(t, standard)
+	r := start(t, w)
+	for name, tt := range map[string]struct {
+		request *pollerv1.SubmitRequest
+		reason  fault.Reason
+	}{
+		"no item":          {&pollerv1.SubmitRequest{Text: "x"}, fault.ReasonBadWorkItem},
+		"a malformed item": {&pollerv1.SubmitRequest{WorkItem: "octo/widget#7", Text: "x"}, fault.ReasonBadWorkItem},
+		"no text":          {&pollerv1.SubmitRequest{WorkItem: "github:o/r#1"}, fault.ReasonTextEmpty},
+		"text of nothing":  {&pollerv1.SubmitRequest{WorkItem: "github:o/r#1", Text: " \n\u200b"}, fault.ReasonTextEmpty},
+		"too much text": {&pollerv1.SubmitRequest{WorkItem: "github:o/r#1", Text: strings.Repeat("x", prompt.MaxText+1)},
+			fault.ReasonTextTooLarge},
+		"a long key": {&pollerv1.SubmitRequest{WorkItem: "github:o/r#1", Text: "x", IdempotencyKey: strings.Repeat("k", 201)},
+			fault.ReasonBadArgument},
+		"a key that is hidden": {&pollerv1.SubmitRequest{WorkItem: "github:o/r#1", Text: "x", IdempotencyKey: "a\nb"}, fault.ReasonBadArgument},
+		"a harness of lines":   {&pollerv1.SubmitRequest{WorkItem: "github:o/r#1", Text: "x", Harness: "a\nb"}, fault.ReasonBadArgument},
+	} {
+		_, err := r.api.Submit(t.Context(), tt.request)
+		if !errors.Is(err, fault.Invalid) || fault.ReasonOf(err) != tt.reason {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	status, body := r.post(t, "Submit", "{\"workItem\":\"github:o/r#1\",\"text\":\"\xff\"}")
+	if status != http.StatusBadRequest {
+		t.Errorf("not UTF-8: %d %s", status, body)
+	}
+	largest := strings.Repeat("x", prompt.MaxText)
+	response, err := r.api.Submit(t.Context(), &pollerv1.SubmitRequest{WorkItem: "github:o/r#1", Text: largest, DryRun: true})
+	must(t, err)
+	equal(t, "the largest text, dry", response.GetEntry().GetState(), pollerv1.LedgerState_LEDGER_STATE_PENDING)
+	list, err := r.api.ListLedger(t.Context(), &pollerv1.ListLedgerRequest{})
+	must(t, err)
+	equal(t, "rows after a dry run", len(list.GetEntries()), 0)
+}
+
+func TestSubmit_ReachesCurlWithAMessageThatSaysWhatToDo(t *testing.T) {
+	w := newWorld(t, standard)
+	r := start(t, w)
+	status, body := r.post(t, "Submit", `{"workItem":"octo/widget#7","text":"x"}`)
+	if status != http.StatusBadRequest || !strings.Contains(body, "github:owner/repo#number") {
+		t.Errorf("%d %s", status, body)
+	}
+	for _, existed := range []bool{false, true} {
+		status, body = r.post(t, "Submit", `{"workItem":"github:octo/widget#7","text":"x","idempotencyKey":"k"}`)
+		if status != http.StatusOK || strings.Contains(body, `"existed":true`) != existed {
+			t.Errorf("%d %s", status, body)
+		}
+	}
+	status, body = r.post(t, "Submit", `{"workItem":"github:octo/widget#7","text":"y","idempotencyKey":"k"}`)
+	if status == http.StatusOK || !strings.Contains(body, "another message") {
+		t.Errorf("another message under the key: %d %s", status, body)
+	}
+}
+
+func TestListLedger_PagesAndRefusesWhatItDidNotGive(t *testing.T) {
+	w := newWorld(t, standard)
+	r := start(t, w)
+	for i := range 5 {
+		_, err := r.api.Submit(t.Context(), &pollerv1.SubmitRequest{WorkItem: fmt.Sprintf("github:o/r#%d", i+1), Text: "x"})
+		must(t, err)
+	}
+	var items []string
+	request := &pollerv1.ListLedgerRequest{PageSize: 2}
+	for range 3 {
+		page, err := r.api.ListLedger(t.Context(), request)
+		must(t, err)
+		for _, e := range page.GetEntries() {
+			items = append(items, e.GetWorkItem())
+		}
+		request.PageToken = page.GetNextPageToken()
+	}
+	equal(t, "items", items, []string{"github:o/r#5", "github:o/r#4", "github:o/r#3", "github:o/r#2", "github:o/r#1"})
+	equal(t, "token after the last page", request.GetPageToken(), "")
+	one, err := r.api.ListLedger(t.Context(), &pollerv1.ListLedgerRequest{WorkItem: "github:GitHub.com/O/R#2"})
+	must(t, err)
+	equal(t, "of an item", len(one.GetEntries()), 1)
+	id := one.GetEntries()[0].GetDeliveryId()
+	one, err = r.api.ListLedger(t.Context(), &pollerv1.ListLedgerRequest{DeliveryId: id})
+	must(t, err)
+	equal(t, "of a delivery", one.GetEntries()[0].GetDeliveryId(), id)
+	for name, request := range map[string]*pollerv1.ListLedgerRequest{
+		"a page of 501":   {PageSize: 501},
+		"a page below 0":  {PageSize: -1},
+		"a foreign token": {PageToken: "YmVmb3JlOi0x"},
+		"a broken token":  {PageToken: "%%%"},
+		"a broken item":   {WorkItem: "x"},
+		"a broken id":     {DeliveryId: "A B"},
+		"a foreign state": {State: 99},
+	} {
+		if _, err := r.api.ListLedger(t.Context(), request); !errors.Is(err, fault.Invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestPollNow_LooksAtOnceAndSaysWhatWentWrong(t *testing.T) {
+	w := newWorld(t, strings.Replace(standard, "1s", "1h", 1))
+	r := start(t, w)
+	eventually(t, "River has looked", func() bool { return len(w.Counts()) > 0 })
+	w.labelled(t, "alice")
+	response, err := r.api.PollNow(t.Context(), &pollerv1.PollNowRequest{})
+	must(t, err)
+	source := response.GetSources()[0]
+	equal(t, "found", []any{source.GetSource(), source.GetItems(), source.GetNewEvents(), source.GetError()},
+		[]any{"gh", int32(1), int32(1), ""})
+	equal(t, "took some time", source.GetTook().AsDuration() > 0, true)
+	if _, err = r.api.PollNow(t.Context(), &pollerv1.PollNowRequest{Source: "nope"}); !errors.Is(err, fault.NotFound) ||
+		!strings.Contains(err.Error(), "known here: gh") {
+		t.Errorf("an unknown source: %v", err)
+	}
+	w.AddToken("tok", "somebody")
+	must(t, w.Inject(faultStatus(http.StatusUnauthorized)))
+	response, err = r.api.PollNow(t.Context(), &pollerv1.PollNowRequest{Source: "gh"})
+	must(t, err)
+	if problem := response.GetSources()[0].GetError(); !strings.Contains(problem, "token_file") {
+		t.Errorf("the problem is %q", problem)
+	}
+}

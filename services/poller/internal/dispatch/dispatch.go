@@ -1,0 +1,84 @@
+// Package dispatch asks the dispatcher over gRPC to have an event delivered, and puts its answer into the ledger's words.
+//
+// It knows nothing of what an answer does to an event, and never logs.
+package dispatch
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/ledger"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	"muxpost.dev/muxpost/services/poller/internal/forward"
+	"muxpost.dev/muxpost/services/poller/internal/poll"
+)
+
+// Client asks one dispatcher.
+type Client struct {
+	api dispatcherv1.DispatcherServiceClient
+}
+
+var _ forward.Deliverer = (*Client)(nil)
+
+// New returns a client on a connection whose errors are faults, as rpc.Dial makes them.
+func New(conn grpc.ClientConnInterface) *Client {
+	return &Client{api: dispatcherv1.NewDispatcherServiceClient(conn)}
+}
+
+// Deliver has an event delivered, and returns what came of it. An answer that this build cannot read is fault.Internal.
+func (c *Client) Deliver(ctx context.Context, claim forward.Claim) (forward.Outcome, error) {
+	response, err := c.api.Deliver(ctx, &dispatcherv1.DeliverRequest{
+		DeliveryId: claim.DeliveryID, WorkItem: claim.WorkItem, NodeId: claim.NodeID, Kind: kindOf(claim.Kind), Text: claim.Text,
+		Harness: claim.Harness,
+	})
+	if err != nil {
+		return forward.Outcome{}, err
+	}
+	d := response.GetDelivery()
+	answer, ok := answerOf(d.GetOutcome())
+	if !ok {
+		return forward.Outcome{}, fault.Newf(fault.Internal, "", "the dispatcher answers with outcome %d, which this build does not know",
+			d.GetOutcome()).WithRemedy("run the same release of poller and dispatcher")
+	}
+	detail := d.GetDetail()
+	if remedy := d.GetRemedy(); remedy != "" && !strings.Contains(detail, remedy) {
+		detail = strings.TrimSpace(detail + " (" + remedy + ")")
+	}
+	return forward.Outcome{Answer: answer, Reason: d.GetReason(), Detail: detail, After: max(0, response.GetLookAgain().AsDuration())}, nil
+}
+
+func kindOf(kind string) dispatcherv1.EventKind {
+	switch kind {
+	case poll.KindOpened:
+		return dispatcherv1.EventKind_EVENT_KIND_OPENED
+	case poll.KindComment:
+		return dispatcherv1.EventKind_EVENT_KIND_COMMENT
+	case poll.KindMessage:
+		return dispatcherv1.EventKind_EVENT_KIND_MESSAGE
+	}
+	return dispatcherv1.EventKind_EVENT_KIND_UNSPECIFIED
+}
+
+func answerOf(o dispatcherv1.Outcome) (ledger.Answer, bool) {
+	switch o {
+	case dispatcherv1.Outcome_OUTCOME_DELIVERED:
+		return ledger.Arrived, true
+	case dispatcherv1.Outcome_OUTCOME_IN_PROGRESS:
+		return ledger.Working, true
+	case dispatcherv1.Outcome_OUTCOME_HELD:
+		return ledger.Holding, true
+	case dispatcherv1.Outcome_OUTCOME_WAITING:
+		return ledger.Silent, true
+	case dispatcherv1.Outcome_OUTCOME_FAILED:
+		return ledger.Failing, true
+	case dispatcherv1.Outcome_OUTCOME_DROPPED:
+		return ledger.Dropping, true
+	case dispatcherv1.Outcome_OUTCOME_UNCONFIRMED:
+		return ledger.Unproven, true
+	case dispatcherv1.Outcome_OUTCOME_UNSPECIFIED:
+	}
+	return ledger.Silent, false
+}

@@ -1,0 +1,166 @@
+package poll
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/internal/obs"
+)
+
+const (
+	// LookTime bounds one look at one source. What was read by then is kept, and the next look goes on from there.
+	LookTime = 50 * time.Second
+	// lookLease is longer, so that a look that is still being ended is not overtaken.
+	lookLease = 60 * time.Second
+	// leasePause is how long to wait for another look at the same source before asking for its lease again.
+	leasePause = 100 * time.Millisecond
+)
+
+// Watched is a source and what to do with it.
+type Watched struct {
+	// Name is the source's name in the configuration.
+	Name string
+	// Provider is the kind of source, as it stands in natural keys.
+	Provider string
+	// Host is the provider's host, as it stands in names of work items.
+	Host   string
+	Source Source
+	// Repositories are read in this order.
+	Repositories []string
+	Policy       Policy
+}
+
+// Config is what a Poller is made from; every field is required.
+type Config struct {
+	Ledger  Ledger
+	Sources []Watched
+	// Holder names this process in leases.
+	Holder string
+	// Budget is how many tries an event may spend.
+	Budget int
+	Logger *slog.Logger
+	Tracer obs.Tracer
+	// Now is the clock for spans and durations; what is stored uses the clocks of the sources and of the database.
+	Now func() time.Time
+}
+
+// Poller looks at sources. It is safe for use by many goroutines.
+type Poller struct {
+	config Config
+
+	mu   sync.Mutex
+	last map[string]string // the last problem of each source, so that one that lasts is logged once
+}
+
+// New returns a poller.
+func New(config Config) *Poller {
+	return &Poller{config: config, last: map[string]string{}}
+}
+
+// Sources returns the names of the sources, in the order of the configuration.
+func (p *Poller) Sources() []string {
+	names := make([]string, len(p.config.Sources))
+	for i, w := range p.config.Sources {
+		names[i] = w.Name
+	}
+	return names
+}
+
+// Result is what one look at one source found.
+type Result struct {
+	Source string
+	// Items is how many work items were seen.
+	Items int
+	// NewEvents is how many events are new in the ledger and will be delivered.
+	NewEvents int
+	// SettledEvents is how many were refused by policy.
+	SettledEvents int
+	// Took is how long it took.
+	Took time.Duration
+	// Err is why the look failed; what had been read before is in the ledger.
+	Err error
+}
+
+// LookNow looks at a source, and waits first while somebody else is looking. It fails only for a name that it does not know,
+// with fault.NotFound; a look that fails is a Result.
+func (p *Poller) LookNow(ctx context.Context, name string) (Result, error) {
+	for {
+		result, err := p.Look(ctx, name)
+		if err != nil || fault.ReasonOf(result.Err) != fault.ReasonLeaseHeld {
+			return result, err
+		}
+		timer := time.NewTimer(leasePause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return result, nil
+		}
+	}
+}
+
+// Look looks at a source once. While somebody else is looking, the result's error has ReasonLeaseHeld.
+func (p *Poller) Look(ctx context.Context, name string) (Result, error) {
+	i := slices.IndexFunc(p.config.Sources, func(w Watched) bool { return w.Name == name })
+	if i < 0 {
+		remedy := "none is configured: add one under poller.sources"
+		if known := p.Sources(); len(known) > 0 {
+			remedy = "known here: " + strings.Join(known, ", ")
+		}
+		return Result{}, fault.Newf(fault.NotFound, fault.ReasonSourceNotFound, "there is no source called %q", line(name)).WithRemedy(remedy)
+	}
+	ctx, cancel := context.WithTimeout(ctx, LookTime)
+	defer cancel()
+	began := p.config.Now()
+	look, err := p.config.Ledger.BeginLook(ctx, name, p.config.Holder, lookLease)
+	if err != nil {
+		result := Result{Source: name, Err: err, Took: p.config.Now().Sub(began)}
+		if fault.ReasonOf(err) != fault.ReasonLeaseHeld && fault.KindOf(err) != fault.Throttled {
+			p.report(ctx, result)
+		}
+		return result, nil
+	}
+	ctx, end := obs.Start(ctx, p.config.Tracer, "poll.Source", slog.String(obs.KeySource, name))
+	l := p.newLook(p.config.Sources[i], began)
+	l.run(ctx)
+	result := l.result
+	result.Took = p.config.Now().Sub(began)
+	// The lease goes back also when the look ran out of time.
+	endCtx, cancelEnd := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancelEnd()
+	if err := p.config.Ledger.EndLook(endCtx, name, p.config.Holder, l.end(look)); err != nil && result.Err == nil {
+		result.Err = err
+	}
+	obs.Annotate(ctx, slog.Int("items", result.Items), slog.Int("new_events", result.NewEvents),
+		slog.Int("settled_events", result.SettledEvents))
+	end(result.Err)
+	p.report(ctx, result)
+	return result, nil
+}
+
+// report logs what a look found, if there is news: a look a second that finds nothing is none, nor is a problem that lasts.
+func (p *Poller) report(ctx context.Context, r Result) {
+	problem := ""
+	if r.Err != nil {
+		problem = r.Err.Error()
+	}
+	p.mu.Lock()
+	before := p.last[r.Source]
+	p.last[r.Source] = problem
+	p.mu.Unlock()
+	log := p.config.Logger.With(obs.KeySource, r.Source)
+	switch {
+	case problem != "" && problem != before:
+		log.WarnContext(ctx, "cannot read the source", obs.KeyReason, string(fault.ReasonOf(r.Err)), obs.KeyError, problem)
+	case problem == "" && before != "":
+		log.InfoContext(ctx, "the source can be read again")
+	}
+	if r.NewEvents > 0 || r.SettledEvents > 0 {
+		log.InfoContext(ctx, "new events", obs.KeyCount, r.NewEvents, "settled", r.SettledEvents)
+	}
+}

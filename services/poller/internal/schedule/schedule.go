@@ -1,0 +1,140 @@
+// Package schedule has River look at each source at its interval: one job at a time for each source, whichever replica does it,
+// and whichever replica leads.
+//
+// It knows nothing of what a look is. A look that fails is not tried again by River: the next interval does that.
+package schedule
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+	"github.com/riverqueue/rivercontrib/otelriver"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/trace"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/db"
+	"muxpost.dev/muxpost/services/poller/internal/poll"
+)
+
+const (
+	// queue is the poller's own: a service that does not know these jobs never fetches them.
+	queue = "poller"
+	// jobTime is a little more than a look may take; rescueTime, after which a job of a replica that died is made again, is more.
+	jobTime    = poll.LookTime + 5*time.Second
+	rescueTime = 90 * time.Second
+	// retention keeps finished jobs for as long as somebody might ask what happened.
+	retention = time.Hour
+	// softStop is how long a look may go on once Run is told to stop.
+	softStop = 4 * time.Second
+	hardStop = 8 * time.Second
+)
+
+// Source is a source and how often it is looked at.
+type Source struct {
+	Name     string
+	Interval time.Duration
+}
+
+// Config is what Run needs; every field is required.
+type Config struct {
+	// Pool is River's; it keeps one connection of it for itself.
+	Pool *pgxpool.Pool
+	// Schema is where River's tables are.
+	Schema  string
+	Sources []Source
+	// Look looks at a source once.
+	Look           func(ctx context.Context, source string) error
+	Logger         *slog.Logger
+	TracerProvider trace.TracerProvider
+}
+
+// Run has the sources looked at until ctx ends. It fails when River cannot be started.
+func Run(ctx context.Context, config Config) error {
+	workers := river.NewWorkers()
+	if err := river.AddWorkerSafely(workers, &worker{look: config.Look}); err != nil {
+		return fault.Wrap(fault.Internal, "", "River does not take the job", err)
+	}
+	client, err := river.NewClient(riverpgxv5.New(config.Pool), &river.Config{
+		Schema:                      config.Schema,
+		Queues:                      map[string]river.QueueConfig{queue: {MaxWorkers: max(4, len(config.Sources))}},
+		Workers:                     workers,
+		PeriodicJobs:                periodic(config.Sources),
+		FetchCooldown:               5 * time.Millisecond,
+		FetchOnlyKnownKinds:         true,
+		JobTimeout:                  jobTime,
+		RescueStuckJobsAfter:        rescueTime,
+		CompletedJobRetentionPeriod: retention,
+		CancelledJobRetentionPeriod: retention,
+		DiscardedJobRetentionPeriod: 24 * time.Hour,
+		MaxAttempts:                 1,
+		SoftStopTimeout:             softStop,
+		Logger:                      config.Logger,
+		Middleware: []rivertype.Middleware{otelriver.NewMiddleware(&otelriver.MiddlewareConfig{
+			EnableTracePropagation: true, TracerProvider: config.TracerProvider, MeterProvider: metricnoop.NewMeterProvider(),
+		})},
+	})
+	if err != nil {
+		return fault.Wrap(fault.Internal, fault.ReasonBadConfig, "River does not take its configuration", err)
+	}
+	if err := client.Start(context.WithoutCancel(ctx)); err != nil {
+		return startFault(err)
+	}
+	<-ctx.Done()
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), hardStop)
+	defer cancel()
+	if err := client.Stop(stopping); err != nil {
+		return fault.Wrap(fault.Unavailable, fault.ReasonDeadline, "River did not stop in time", err)
+	}
+	return nil
+}
+
+func startFault(err error) error {
+	if known := db.Fault(err); fault.KindOf(known) != fault.Internal {
+		return known
+	}
+	return fault.Wrap(fault.Internal, fault.ReasonDatabase, "River cannot be started", err)
+}
+
+// periodic returns one job a source. While one waits or runs, the next is not made.
+func periodic(sources []Source) []*river.PeriodicJob {
+	jobs := make([]*river.PeriodicJob, len(sources))
+	for i, s := range sources {
+		options := &river.InsertOpts{Queue: queue, MaxAttempts: 1, UniqueOpts: river.UniqueOpts{
+			ByArgs: true, ByQueue: true, ByState: []rivertype.JobState{
+				rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable, rivertype.JobStateRunning,
+				rivertype.JobStateScheduled,
+			},
+		}}
+		jobs[i] = river.NewPeriodicJob(river.PeriodicInterval(s.Interval),
+			func() (river.JobArgs, *river.InsertOpts) { return lookArgs{Source: s.Name}, options },
+			&river.PeriodicJobOpts{RunOnStart: true})
+	}
+	return jobs
+}
+
+// lookArgs is one look at one source.
+type lookArgs struct {
+	Source string `json:"source"`
+}
+
+// Kind is the job's name in River's tables.
+func (lookArgs) Kind() string { return "poller.look" }
+
+type worker struct {
+	river.WorkerDefaults[lookArgs]
+	look func(context.Context, string) error
+}
+
+// Work looks. An error means that there is no such source here: a job of a replica with another configuration.
+func (w *worker) Work(ctx context.Context, job *river.Job[lookArgs]) error {
+	if err := w.look(ctx, job.Args.Source); err != nil {
+		return river.JobCancel(err)
+	}
+	return nil
+}

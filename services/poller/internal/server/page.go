@@ -1,0 +1,80 @@
+package server
+
+import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/core/workitem"
+	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+	"muxpost.dev/muxpost/services/poller/internal/poll"
+)
+
+const (
+	defaultPageSize = 50
+	maxPageSize     = 500
+	tokenPrefix     = "before:"
+)
+
+// filterOf checks what was asked for.
+func filterOf(r *pollerv1.ListLedgerRequest) (poll.Filter, error) {
+	var f poll.Filter
+	if r.GetWorkItem() != "" {
+		ref, err := workitem.Parse(r.GetWorkItem())
+		if err != nil {
+			return f, err
+		}
+		f.WorkItem = ref.String()
+	}
+	if id := r.GetDeliveryId(); id != "" {
+		if !session.ValidDeliveryID(id) {
+			return f, fault.New(fault.Invalid, fault.ReasonBadDeliveryID, "the delivery id is malformed").
+				WithRemedy("copy it from a row of the ledger: 8 to 64 characters of a-z, 0-9, - and _")
+		}
+		f.DeliveryID = id
+	}
+	if r.GetState() != pollerv1.LedgerState_LEDGER_STATE_UNSPECIFIED {
+		state, ok := states()[r.GetState()]
+		if !ok {
+			return f, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "there is no ledger state %d", r.GetState())
+		}
+		f.State = &state
+	}
+	switch size := r.GetPageSize(); {
+	case size < 0, size > maxPageSize:
+		return f, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "page_size is %d; it must be 1 to %d, or 0 for %d",
+			size, maxPageSize, defaultPageSize)
+	case size == 0:
+		f.Limit = defaultPageSize
+	default:
+		f.Limit = int(size)
+	}
+	var err error
+	f.Before, err = parsePageToken(r.GetPageToken())
+	return f, err
+}
+
+// pageToken names the last row of a page. Callers pass it on as it is.
+func pageToken(id int64) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(tokenPrefix + strconv.FormatInt(id, 10)))
+}
+
+func parsePageToken(token string) (int64, error) {
+	if token == "" {
+		return 0, nil
+	}
+	bad := fault.New(fault.Invalid, fault.ReasonBadArgument, "the page token is not one that this service gave").
+		WithRemedy("pass next_page_token on as it came, or leave it empty for the first page")
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		return 0, bad
+	}
+	digits, ok := strings.CutPrefix(string(text), tokenPrefix)
+	id, err := strconv.ParseInt(digits, 10, 64)
+	if !ok || err != nil || id <= 0 {
+		return 0, bad
+	}
+	return id, nil
+}

@@ -1,0 +1,144 @@
+// Package server answers the poller's RPCs: it checks what came in, asks, and puts the answer into the wire's words.
+//
+// It decides nothing about events, and knows neither SQL nor any source.
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"muxpost.dev/muxpost/core/ledger"
+	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+	"muxpost.dev/muxpost/proto/gen/muxpost/poller/v1/pollerv1connect"
+	"muxpost.dev/muxpost/services/poller/internal/poll"
+)
+
+// Poller looks at sources and takes events by hand.
+type Poller interface {
+	// Sources returns the names of the sources, in the order of the configuration.
+	Sources() []string
+	// LookNow looks at a source; an error means that there is none of that name.
+	LookNow(ctx context.Context, source string) (poll.Result, error)
+	// Submit puts an event by hand into the ledger.
+	Submit(ctx context.Context, m poll.Message) (row poll.Entry, existed bool, err error)
+}
+
+// Ledger is read.
+type Ledger interface {
+	// List returns rows, newest first.
+	List(ctx context.Context, f poll.Filter) ([]poll.Entry, error)
+}
+
+// Server implements muxpost.poller.v1.PollerService.
+type Server struct {
+	poller Poller
+	ledger Ledger
+}
+
+var _ pollerv1connect.PollerServiceHandler = (*Server)(nil)
+
+// New returns a server.
+func New(poller Poller, ledger Ledger) *Server { return &Server{poller: poller, ledger: ledger} }
+
+// PollNow looks at one source, or at all of them at once.
+func (s *Server) PollNow(ctx context.Context, r *pollerv1.PollNowRequest) (*pollerv1.PollNowResponse, error) {
+	names := s.poller.Sources()
+	if r.GetSource() != "" {
+		names = []string{r.GetSource()}
+	}
+	results := make([]poll.Result, len(names))
+	errs := make([]error, len(names))
+	var wait sync.WaitGroup
+	for i, name := range names {
+		wait.Go(func() { results[i], errs[i] = s.poller.LookNow(ctx, name) })
+	}
+	wait.Wait()
+	response := &pollerv1.PollNowResponse{}
+	for i, result := range results {
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		source := &pollerv1.SourcePoll{
+			Source: result.Source, Items: int32(result.Items), NewEvents: int32(result.NewEvents),
+			SettledEvents: int32(result.SettledEvents), Took: durationpb.New(result.Took),
+		}
+		if result.Err != nil {
+			source.Error = result.Err.Error()
+		}
+		response.Sources = append(response.Sources, source)
+	}
+	return response, nil
+}
+
+// Submit puts an event by hand into the ledger.
+func (s *Server) Submit(ctx context.Context, r *pollerv1.SubmitRequest) (*pollerv1.SubmitResponse, error) {
+	row, existed, err := s.poller.Submit(ctx, poll.Message{
+		WorkItem: r.GetWorkItem(), Text: r.GetText(), IdempotencyKey: r.GetIdempotencyKey(), DryRun: r.GetDryRun(), Harness: r.GetHarness(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pollerv1.SubmitResponse{Entry: entry(row), Existed: existed}, nil
+}
+
+// ListLedger returns one page of rows.
+func (s *Server) ListLedger(ctx context.Context, r *pollerv1.ListLedgerRequest) (*pollerv1.ListLedgerResponse, error) {
+	filter, err := filterOf(r)
+	if err != nil {
+		return nil, err
+	}
+	size := filter.Limit
+	filter.Limit++ // one more shows whether there is another page
+	rows, err := s.ledger.List(ctx, filter)
+	if err != nil {
+		return nil, err
+	}
+	response := &pollerv1.ListLedgerResponse{}
+	if len(rows) > size {
+		rows = rows[:size]
+		response.NextPageToken = pageToken(rows[size-1].ID)
+	}
+	for _, row := range rows {
+		response.Entries = append(response.Entries, entry(row))
+	}
+	return response, nil
+}
+
+func entry(e poll.Entry) *pollerv1.LedgerEntry {
+	return &pollerv1.LedgerEntry{
+		DeliveryId: e.DeliveryID, WorkItem: e.WorkItem, Source: e.Source, Kind: e.Kind, Author: e.Author, Url: e.URL, Title: e.Title,
+		State: stateOf(e.State), Reason: e.Reason, Detail: e.Detail, Tries: int32(e.Tries), Budget: int32(e.Budget), TraceId: e.TraceID,
+		NextLook: timestamp(e.NextLook), UpstreamTime: timestamp(e.UpstreamAt), CreateTime: timestamp(e.CreatedAt),
+		UpdateTime: timestamp(e.UpdatedAt),
+	}
+}
+
+func timestamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// states pairs the ledger's states with the wire's.
+func states() map[pollerv1.LedgerState]ledger.State {
+	return map[pollerv1.LedgerState]ledger.State{
+		pollerv1.LedgerState_LEDGER_STATE_PENDING: ledger.Pending, pollerv1.LedgerState_LEDGER_STATE_LEASED: ledger.Leased,
+		pollerv1.LedgerState_LEDGER_STATE_HELD: ledger.Held, pollerv1.LedgerState_LEDGER_STATE_DELIVERED: ledger.Delivered,
+		pollerv1.LedgerState_LEDGER_STATE_SETTLED: ledger.Settled, pollerv1.LedgerState_LEDGER_STATE_DROPPED: ledger.Dropped,
+		pollerv1.LedgerState_LEDGER_STATE_GAVE_UP: ledger.GaveUp, pollerv1.LedgerState_LEDGER_STATE_CANCELLED: ledger.Cancelled,
+	}
+}
+
+func stateOf(s ledger.State) pollerv1.LedgerState {
+	for wire, state := range states() {
+		if state == s {
+			return wire
+		}
+	}
+	return pollerv1.LedgerState_LEDGER_STATE_UNSPECIFIED
+}

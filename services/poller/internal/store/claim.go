@@ -1,0 +1,154 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/ledger"
+	"muxpost.dev/muxpost/db"
+	"muxpost.dev/muxpost/services/poller/internal/forward"
+)
+
+// querier is a pool, a connection or a transaction.
+type querier interface {
+	Exec(ctx context.Context, statement string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, statement string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, statement string, args ...any) pgx.Row
+}
+
+// claimTries is how often a claim that met another one on the same item is tried again.
+const claimTries = 5
+
+// heads finds the first event of each item that waits. One that is leased comes first whatever its order: an earlier event that
+// came in late must not overtake one that may be on its way to the agent.
+const heads = `
+with heads as (
+  select distinct on (work_item) id
+  from poller.events
+  where state in ('pending', 'leased', 'held')
+  order by work_item, (state = 'leased') desc, upstream_at, upstream_order, id
+)`
+
+// The conditions on state, next_look and lease_until stand on the row that is locked, so that Postgres checks them again on its
+// newest version when another claim was faster.
+const claimStatement = heads + `,
+due as (
+  select e.id
+  from poller.events e
+  where e.id in (select id from heads)
+    and (e.state in ('pending', 'held') and e.next_look <= now() or e.state = 'leased' and e.lease_until <= now())
+  order by coalesce(e.lease_until, e.next_look), e.id
+  limit @n
+  for update of e skip locked
+)
+update poller.events e
+set state = 'leased', lease_holder = @lease, lease_until = now() + @time
+from due
+where e.id = due.id
+returning e.id, e.delivery_id, e.work_item, e.node_id, e.kind, e.text, e.harness, e.traceparent`
+
+// Claim leases up to n events that are due, each the first of its item that waits. An event whose lease has ended is due.
+func (s *Store) Claim(ctx context.Context, n int) ([]forward.Claim, error) {
+	for try := 1; ; try++ {
+		claims, err := s.claim(ctx, n)
+		// Two claims found different events of one item: one that came in late, and the one behind it. One of them gave way.
+		if !errors.Is(err, fault.AlreadyExists) || try == claimTries {
+			return claims, err
+		}
+	}
+}
+
+func (s *Store) claim(ctx context.Context, n int) ([]forward.Claim, error) {
+	lease := s.holder + "/" + uuid.NewString()
+	rows, err := s.quiet.Query(ctx, claimStatement, pgx.NamedArgs{"n": n, "lease": lease, "time": ledger.LeaseTime})
+	if err != nil {
+		return nil, db.Fault(err)
+	}
+	claims, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (forward.Claim, error) {
+		c := forward.Claim{Lease: lease}
+		err := row.Scan(&c.ID, &c.DeliveryID, &c.WorkItem, &c.NodeID, &c.Kind, &c.Text, &c.Harness, &c.Traceparent)
+		return c, err
+	})
+	return claims, db.Fault(err)
+}
+
+// Finish ends a claim with what next makes of the event's progress and the database's time. A lease that was lost is
+// fault.Fenced.
+func (s *Store) Finish(ctx context.Context, c forward.Claim, detail string,
+	next func(ledger.Progress, time.Time) ledger.Progress) (before, after ledger.Progress, err error) {
+	err = db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		var now time.Time
+		var unproven *time.Time
+		row := tx.QueryRow(ctx, `
+select tries, budget, silences, unproven_since, reason, clock_timestamp()
+from poller.events where id = @id and state = 'leased' and lease_holder = @lease
+for update`, pgx.NamedArgs{"id": c.ID, "lease": c.Lease})
+		p := ledger.Progress{State: ledger.Leased}
+		if err := row.Scan(&p.Tries, &p.Budget, &p.Silences, &unproven, &p.Reason, &now); err != nil {
+			return leaseLost(err)
+		}
+		p.UnprovenSince = deref(unproven)
+		before, after = p, next(p, now)
+		_, err := exec(ctx, tx, `
+update poller.events
+set state = @state, reason = @reason, detail = @detail, tries = @tries, silences = @silences, unproven_since = @unproven,
+  next_look = @next, lease_holder = null, lease_until = null, updated_at = clock_timestamp()
+where id = @id`, pgx.NamedArgs{
+			"id": c.ID, "state": after.State.String(), "reason": after.Reason, "detail": clean(detail), "tries": after.Tries,
+			"silences": after.Silences, "unproven": orNull(after.UnprovenSince), "next": orNull(after.NextLook),
+		})
+		return err
+	})
+	return before, after, err
+}
+
+// Release gives a claim back: the event is due at once, and nothing else about it changes. A lease that was lost is fault.Fenced.
+func (s *Store) Release(ctx context.Context, c forward.Claim) error {
+	n, err := exec(ctx, s.pool, `
+update poller.events
+set state = 'pending', next_look = now(), lease_holder = null, lease_until = null
+where id = @id and state = 'leased' and lease_holder = @lease`, pgx.NamedArgs{"id": c.ID, "lease": c.Lease})
+	if err == nil && n == 0 {
+		return leaseLost(pgx.ErrNoRows)
+	}
+	return err
+}
+
+// NextDue returns how long it is until some item's first event is due, not below zero; false when none waits.
+func (s *Store) NextDue(ctx context.Context) (time.Duration, bool, error) {
+	var wait *time.Duration
+	err := s.quiet.QueryRow(ctx, heads+`
+select min(case when e.state = 'leased' then e.lease_until else e.next_look end) - now()
+from poller.events e where e.id in (select id from heads)`).Scan(&wait)
+	if err != nil || wait == nil {
+		return 0, false, db.Fault(err)
+	}
+	return max(0, *wait), true, nil
+}
+
+func leaseLost(err error) error {
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	return fault.New(fault.Fenced, fault.ReasonLeaseLost, "the event's lease ended and somebody else has it, or it was ended")
+}
+
+func deref(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+func orNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/db"
+	"muxpost.dev/muxpost/services/poller/internal/poll"
+)
+
+// BeginLook takes the lease of a source. While another holder has it, that is fault.Conflict with ReasonLeaseHeld; before the
+// end of a limit of the source's, it is fault.Throttled, with the time that is left.
+func (s *Store) BeginLook(ctx context.Context, source, holder string, lease time.Duration) (poll.Look, error) {
+	var look poll.Look
+	err := db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := exec(ctx, tx, `insert into poller.sources (name) values (@name) on conflict do nothing`,
+			pgx.NamedArgs{"name": source}); err != nil {
+			return err
+		}
+		var held bool
+		var limited *time.Duration
+		row := tx.QueryRow(ctx, `
+select coalesce(lease_until > now(), false), not_before - now(), throttles
+from poller.sources where name = @name for update`, pgx.NamedArgs{"name": source})
+		if err := row.Scan(&held, &limited, &look.Throttles); err != nil {
+			return err
+		}
+		if held {
+			return fault.Newf(fault.Conflict, fault.ReasonLeaseHeld, "another look at %s is under way", source)
+		}
+		if limited != nil && *limited > 0 {
+			left := max(time.Second, limited.Round(time.Second))
+			return fault.Newf(fault.Throttled, fault.ReasonRateLimited, "%s asked to be left alone for another %v", source, left).
+				WithRetryAfter(left)
+		}
+		_, err := exec(ctx, tx, `
+update poller.sources set lease_holder = @holder, lease_until = now() + @lease, last_look_at = now() where name = @name`,
+			pgx.NamedArgs{"name": source, "holder": holder, "lease": lease})
+		return err
+	})
+	return look, err
+}
+
+// EndLook records how a look went and gives the lease back. A lease that was lost changes nothing, except that a limit of the
+// source's always counts.
+func (s *Store) EndLook(ctx context.Context, source, holder string, end poll.LookEnd) error {
+	return db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		args := pgx.NamedArgs{"name": source, "holder": holder, "problem": clean(end.Problem), "wait": end.Wait, "throttles": end.Throttles}
+		if end.Wait > 0 {
+			if _, err := exec(ctx, tx, `
+update poller.sources set not_before = greatest(not_before, now() + @wait), throttles = @throttles where name = @name`, args); err != nil {
+				return err
+			}
+		}
+		var stamps = map[string]time.Time{}
+		var now time.Time
+		if err := tx.QueryRow(ctx, `select clock_timestamp()`).Scan(&now); err != nil {
+			return err
+		}
+		for _, repository := range end.Read {
+			stamps[strings.ToLower(repository)] = now.UTC()
+		}
+		read, err := json.Marshal(stamps)
+		if err != nil {
+			return fault.Wrap(fault.Internal, "", "the cursors cannot be written", err)
+		}
+		args["read"] = string(read)
+		_, err = exec(ctx, tx, `
+update poller.sources
+set lease_holder = null, lease_until = null, throttles = @throttles, last_error = @problem, cursors = cursors || @read::jsonb,
+  last_success_at = case when @problem = '' then now() else last_success_at end
+where name = @name and lease_holder = @holder`, args)
+		return err
+	})
+}

@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"muxpost.dev/muxpost/db"
+	"muxpost.dev/muxpost/internal/obs"
+	"muxpost.dev/muxpost/services/poller/internal/forward"
+	"muxpost.dev/muxpost/services/poller/internal/poll"
+)
+
+// Store is the poller's part of the database. It is safe for use by many goroutines and processes.
+type Store struct {
+	pool   *pgxpool.Pool
+	quiet  *pgxpool.Pool
+	tracer obs.Tracer
+	holder string
+}
+
+var (
+	_ poll.Ledger    = (*Store)(nil)
+	_ forward.Ledger = (*Store)(nil)
+)
+
+// Config is what a Store is made from; every field is required.
+type Config struct {
+	// Pool is for what belongs to a trace.
+	Pool *pgxpool.Pool
+	// Quiet is for what is asked again and again (is anything due?); a pool without a tracer, or Pool again.
+	Quiet *pgxpool.Pool
+	// Tracer starts the trace of each event.
+	Tracer obs.Tracer
+	// Holder names this process in leases.
+	Holder string
+}
+
+// New returns a store. The caller closes the pools.
+func New(config Config) *Store {
+	return &Store{pool: config.Pool, quiet: config.Quiet, tracer: config.Tracer, holder: config.Holder}
+}
+
+// NewHolder returns a name for this process that no other has.
+func NewHolder() string { return uuid.NewString() }
+
+// Ping asks whether the database answers. The error is a fault.
+func (s *Store) Ping(ctx context.Context) error {
+	return db.Fault(s.quiet.Ping(ctx))
+}
+
+// exec runs one statement and returns how many rows it touched.
+func exec(ctx context.Context, q querier, statement string, args pgx.NamedArgs) (int64, error) {
+	tag, err := q.Exec(ctx, statement, args)
+	return tag.RowsAffected(), db.Fault(err)
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"google.golang.org/grpc"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/db"
+	"muxpost.dev/muxpost/db/migrations"
+	"muxpost.dev/muxpost/internal/obs"
+	"muxpost.dev/muxpost/internal/rpc"
+	"muxpost.dev/muxpost/internal/run"
+	"muxpost.dev/muxpost/internal/version"
+	"muxpost.dev/muxpost/proto/gen/muxpost/poller/v1/pollerv1connect"
+	"muxpost.dev/muxpost/services/poller/internal/dispatch"
+	"muxpost.dev/muxpost/services/poller/internal/forward"
+	"muxpost.dev/muxpost/services/poller/internal/github"
+	"muxpost.dev/muxpost/services/poller/internal/poll"
+	"muxpost.dev/muxpost/services/poller/internal/schedule"
+	"muxpost.dev/muxpost/services/poller/internal/server"
+	"muxpost.dev/muxpost/services/poller/internal/store"
+)
+
+const (
+	// healthInterval is how often the database is asked whether it answers, and healthTime how long it may take.
+	healthInterval = 2 * time.Second
+	healthTime     = 2 * time.Second
+	// closeTime bounds the wait for connections that were not given back.
+	closeTime = 2 * time.Second
+	// spareConns are for looks and RPCs, beside one for each worker; quietConns for River and for the claims.
+	spareConns = 8
+	quietConns = 8
+)
+
+// parts are what the poller is made of.
+type parts struct {
+	telemetry   *obs.Telemetry
+	pool, quiet *pgxpool.Pool
+	conn        *grpc.ClientConn
+	sources     []*github.Client
+	store       *store.Store
+	poller      *poll.Poller
+	forwarder   *forward.Forwarder
+	wake        chan struct{}
+}
+
+// assemble opens what the poller needs. A database that does not answer is fault.Unavailable; one with another schema is
+// fault.Conflict.
+func assemble(ctx context.Context, c config, stderr io.Writer) (_ *parts, err error) {
+	p := &parts{wake: make(chan struct{}, 1)}
+	defer func() {
+		if err != nil {
+			p.close(ctx)
+		}
+	}()
+	if p.telemetry, err = obs.Setup(ctx, obs.Config{Service: section, DataDir: c.DataDir, LogLevel: c.LogLevel, Stderr: stderr}); err != nil {
+		return nil, err
+	}
+	dbConfig := db.Config{URL: c.DatabaseURL, AppName: "muxpost-poller", MaxConns: int32(c.Workers + spareConns)}
+	dbConfig.TracerProvider = p.telemetry.TracerProvider()
+	if p.pool, err = db.Open(ctx, dbConfig); err != nil {
+		return nil, err
+	}
+	if err = migrations.Check(ctx, p.pool); err != nil {
+		return nil, err
+	}
+	// What is asked every second would fill the traces with one-line stories.
+	dbConfig.TracerProvider, dbConfig.MaxConns = nil, quietConns
+	if p.quiet, err = db.Open(ctx, dbConfig); err != nil {
+		return nil, err
+	}
+	p.conn, err = rpc.Dial(c.Dispatcher, rpc.DialOptions{
+		Name: "the dispatcher", Silent: fault.ReasonDispatcherSilent, TracerProvider: p.telemetry.TracerProvider(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, p.compose(c)
+}
+
+// compose makes the poller's own parts on what was opened.
+func (p *parts) compose(c config) error {
+	tracer := p.telemetry.Tracer(section)
+	holder := store.NewHolder()
+	p.store = store.New(store.Config{Pool: p.pool, Quiet: p.quiet, Tracer: tracer, Holder: holder})
+	var watched []poll.Watched
+	for _, s := range c.Sources {
+		source, err := github.New(github.Config{
+			BaseURL: s.BaseURL, Host: s.Host, Token: s.token, Label: s.Label, TracerProvider: p.telemetry.TracerProvider(),
+		})
+		if err != nil {
+			return err
+		}
+		p.sources = append(p.sources, source)
+		watched = append(watched, poll.Watched{
+			Name: s.Name, Provider: github.Provider, Host: s.Host, Source: source, Repositories: s.Repositories,
+			Policy: poll.Policy{Authors: s.Authors, TrustLabel: s.TrustLabel},
+		})
+		p.explain(s)
+	}
+	p.poller = poll.New(poll.Config{
+		Ledger: p.store, Sources: watched, Holder: holder, Budget: c.Budget, Logger: p.telemetry.Logger, Tracer: tracer, Now: time.Now,
+	})
+	p.forwarder = forward.New(forward.Config{
+		Ledger: p.store, Deliverer: dispatch.New(p.conn), Workers: c.Workers, Wake: p.wake, Logger: p.telemetry.Logger, Tracer: tracer,
+	})
+	return nil
+}
+
+// explain says at the start what a person would otherwise only find out by waiting.
+func (p *parts) explain(s sourceConfig) {
+	log := p.telemetry.Logger.With(obs.KeySource, s.Name)
+	switch {
+	case len(s.Authors) == 0 && s.TrustLabel:
+		log.Warn("no comment will reach an agent: authors is empty, so nobody may steer; labelled issues do, by trust_label")
+	case len(s.Authors) == 0:
+		log.Warn("no event will reach an agent: authors is empty, so nobody may steer; list the logins that may")
+	}
+	if s.token == "" && s.BaseURL == "" {
+		log.Warn("no token_file is set: GitHub answers 60 requests an hour without one, and shows public repositories only")
+	}
+}
+
+// serve runs until ctx ends.
+func (p *parts) serve(ctx context.Context, c config) error {
+	listener, err := rpc.Listen(c.Listen)
+	if err != nil {
+		return err
+	}
+	web, err := rpc.NewConnectServer(rpc.Options{Logger: p.telemetry.Logger, TracerProvider: p.telemetry.TracerProvider()})
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	pollerv1connect.RegisterPollerServiceHandler(web.RPC(), server.New(p.poller, p.store))
+	var group run.Group
+	group.Add("server", func(ctx context.Context) error { return web.Serve(ctx, listener) })
+	group.Add("health", func(ctx context.Context) error { return p.watchHealth(ctx, web.Health()) })
+	group.Add("listen", func(ctx context.Context) error { return p.store.Listen(ctx, p.wake, p.telemetry.Logger) })
+	group.Add("forward", p.forwarder.Run)
+	if len(c.Sources) > 0 {
+		group.Add("schedule", func(ctx context.Context) error { return p.schedule(ctx, c) })
+	}
+	p.telemetry.Logger.InfoContext(ctx, "poller started", obs.KeyAddress, listener.Addr().String(), obs.KeyCount, len(c.Sources),
+		obs.KeyVersion, version.String())
+	err = group.Run(ctx)
+	p.telemetry.Logger.InfoContext(ctx, "poller stopped")
+	return err
+}
+
+func (p *parts) schedule(ctx context.Context, c config) error {
+	sources := make([]schedule.Source, len(c.Sources))
+	for i, s := range c.Sources {
+		sources[i] = schedule.Source{Name: s.Name, Interval: s.Interval}
+	}
+	return schedule.Run(ctx, schedule.Config{
+		Pool: p.quiet, Schema: migrations.RiverSchema, Sources: sources, TracerProvider: p.telemetry.TracerProvider(),
+		Logger: slog.New(atLeast{p.telemetry.Logger.Handler(), slog.LevelWarn}),
+		Look: func(ctx context.Context, name string) error {
+			_, err := p.poller.Look(ctx, name)
+			return err
+		},
+	})
+}
+
+// watchHealth has the server say that it serves while the database answers.
+func (p *parts) watchHealth(ctx context.Context, health *rpc.Health) error {
+	ticker := time.NewTicker(healthInterval)
+	defer ticker.Stop()
+	for {
+		asking, cancel := context.WithTimeout(ctx, healthTime)
+		err := p.store.Ping(asking)
+		cancel()
+		if ctx.Err() != nil {
+			return nil
+		}
+		health.Set("", err == nil)
+		health.Set(pollerv1connect.PollerServiceName, err == nil)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// close gives back what assemble opened, as far as it came.
+func (p *parts) close(ctx context.Context) {
+	for _, source := range p.sources {
+		source.Close()
+	}
+	if p.conn != nil {
+		_ = p.conn.Close() // the process is about to end
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		for _, pool := range []*pgxpool.Pool{p.quiet, p.pool} {
+			if pool != nil {
+				pool.Close()
+			}
+		}
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeTime):
+		p.telemetry.Logger.WarnContext(ctx, "connections to the database were not given back")
+	}
+	if p.telemetry != nil {
+		p.telemetry.Shutdown(ctx)
+	}
+}
+
+// atLeast passes on records from a level up: River tells at Info what only its authors would miss.
+type atLeast struct {
+	slog.Handler
+	level slog.Level
+}
+
+// Enabled reports whether the level is high enough for both.
+func (h atLeast) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= h.level && h.Handler.Enabled(ctx, level)
+}
+
+// WithAttrs keeps the level.
+func (h atLeast) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return atLeast{h.Handler.WithAttrs(attrs), h.level}
+}
+
+// WithGroup keeps the level.
+func (h atLeast) WithGroup(name string) slog.Handler {
+	return atLeast{h.Handler.WithGroup(name), h.level}
+}

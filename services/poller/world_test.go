@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"muxpost.dev/muxpost/core/ledger"
+	"muxpost.dev/muxpost/db/dbtest"
+	"muxpost.dev/muxpost/internal/rpc"
+	"muxpost.dev/muxpost/internal/rpc/rpctest"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	"muxpost.dev/muxpost/services/poller/internal/poll"
+	"muxpost.dev/muxpost/test/fakegithub"
+)
+
+func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
+
+// clock is the fake GitHub's.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// dispatcher is a real gRPC server that answers by a script, and remembers what it was asked.
+type dispatcher struct {
+	dispatcherv1.UnimplementedDispatcherServiceServer
+
+	mu     sync.Mutex
+	asked  []*dispatcherv1.DeliverRequest
+	answer func(*dispatcherv1.DeliverRequest) (*dispatcherv1.DeliverResponse, error)
+}
+
+func (d *dispatcher) Deliver(_ context.Context, r *dispatcherv1.DeliverRequest) (*dispatcherv1.DeliverResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = append(d.asked, r)
+	if d.answer != nil {
+		return d.answer(r)
+	}
+	return outcome(dispatcherv1.Outcome_OUTCOME_DELIVERED, "", 0), nil
+}
+
+func (d *dispatcher) requests() []*dispatcherv1.DeliverRequest {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.asked)
+}
+
+func outcome(o dispatcherv1.Outcome, reason string, again time.Duration) *dispatcherv1.DeliverResponse {
+	return &dispatcherv1.DeliverResponse{
+		Delivery: &dispatcherv1.Delivery{Outcome: o, Reason: reason, Detail: "explained", Remedy: "do this"}, LookAgain: durationpb.New(again),
+	}
+}
+
+// world is a poller's surroundings, all of them real but GitHub and the dispatcher's decisions.
+type world struct {
+	*fakegithub.Server
+	clock      *clock
+	dispatcher *dispatcher
+	url        string // GitHub's
+	database   string
+	address    string // the dispatcher's
+	dir        string
+	config     string // the configuration file
+	host       string // in names of work items
+}
+
+const standard = `
+    repositories: [acme/widgets]
+    label: agent
+    authors: [Alice]
+    interval: 1s
+`
+
+// newWorld serves acme/widgets; source is the rest of the source's configuration.
+func newWorld(t *testing.T, source string) *world {
+	t.Helper()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+	w := &world{clock: &clock{now: time.Now()}, dispatcher: &dispatcher{}, dir: t.TempDir(), database: dbtest.NewURL(t)}
+	w.Server = fakegithub.New(fakegithub.Config{Tokens: map[string]string{"tok": "reader"}, RequireToken: true, Now: w.clock.Now})
+	must(t, w.AddRepo(fakegithub.Repo{Owner: "Acme", Name: "Widgets", Associations: map[string]string{
+		"alice": fakegithub.Collaborator, "mallory": fakegithub.Owner, // an association is not what counts
+	}}))
+	server := httptest.NewServer(w.Server)
+	t.Cleanup(func() { w.Close(); server.Close() })
+	w.url, w.host = server.URL, strings.TrimPrefix(server.URL, "http://")
+	grpcServer := rpc.NewServer(rpc.Options{})
+	dispatcherv1.RegisterDispatcherServiceServer(grpcServer, w.dispatcher)
+	w.address = rpctest.Serve(t, grpcServer)
+	must(t, os.WriteFile(filepath.Join(w.dir, "token"), []byte("tok\n"), 0o600))
+	w.configure(t, source)
+	return w
+}
+
+func (w *world) configure(t *testing.T, source string) {
+	t.Helper()
+	w.config = filepath.Join(w.dir, "muxpost.yaml")
+	must(t, os.WriteFile(w.config, fmt.Appendf(nil, `poller:
+  listen: 127.0.0.1:0
+  data_dir: %s
+  database_url: %q
+  dispatcher: %s
+  workers: 4
+  sources:
+  - name: gh
+    kind: github
+    base_url: %s
+    token_file: token
+%s`, w.dir, w.database, w.address, w.url, strings.Trim(source, "\n")), 0o600))
+}
+
+// open assembles a poller that runs nothing by itself.
+func (w *world) open(t *testing.T) *parts {
+	t.Helper()
+	c, err := loadConfig(w.config, "")
+	must(t, err)
+	p, err := assemble(t.Context(), c, &bytes.Buffer{})
+	must(t, err)
+	t.Cleanup(func() { p.close(context.Background()) })
+	return p
+}
+
+// look looks once, and the look must succeed.
+func look(t *testing.T, p *parts) poll.Result {
+	t.Helper()
+	r := tryLook(t, p)
+	must(t, r.Err)
+	return r
+}
+
+func tryLook(t *testing.T, p *parts) poll.Result {
+	t.Helper()
+	r, err := p.poller.LookNow(t.Context(), "gh")
+	must(t, err)
+	return r
+}
+
+// rows returns the ledger, oldest first, each as "kind author state reason".
+func rows(t *testing.T, p *parts) []string {
+	t.Helper()
+	var out []string
+	for _, e := range entries(t, p) {
+		out = append(out, strings.TrimSpace(strings.Join([]string{e.Kind, e.Author, e.State.String(), e.Reason}, " ")))
+	}
+	return out
+}
+
+func entries(t *testing.T, p *parts) []poll.Entry {
+	t.Helper()
+	all, err := p.store.List(t.Context(), poll.Filter{Limit: 10_000})
+	must(t, err)
+	slices.Reverse(all)
+	return all
+}
+
+// texts returns the texts of the events that wait, in the order in which they would go out, and ends them.
+func texts(t *testing.T, p *parts) []string {
+	t.Helper()
+	var out []string
+	for {
+		claims, err := p.store.Claim(t.Context(), 1)
+		must(t, err)
+		if len(claims) == 0 {
+			return out
+		}
+		out = append(out, claims[0].Text)
+		_, _, err = p.store.Finish(t.Context(), claims[0], "", func(pr ledger.Progress, now time.Time) ledger.Progress {
+			return ledger.Apply(pr, ledger.Arrived, "", 0, now, 0)
+		})
+		must(t, err)
+	}
+}
+
+func (w *world) issue(t *testing.T, is fakegithub.Issue) int {
+	t.Helper()
+	n, err := w.AddIssue("acme", "widgets", is)
+	must(t, err)
+	return n
+}
+
+// labelled adds an issue by an author, with the label.
+func (w *world) labelled(t *testing.T, author string) int {
+	t.Helper()
+	return w.issue(t, fakegithub.Issue{Title: "Paint it", Author: author, Body: "Please paint it blue.", Labels: []string{"agent"}})
+}
+
+func (w *world) comment(t *testing.T, n int, author, body string) int64 {
+	t.Helper()
+	id, err := w.AddComment("acme", "widgets", n, fakegithub.Comment{Author: author, Body: body})
+	must(t, err)
+	return id
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
