@@ -8,6 +8,7 @@ import (
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/conf"
+	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 )
 
@@ -35,7 +36,7 @@ type config struct {
 }
 
 // loadConfig reads the section, over defaults below dataDir. file may be empty.
-func loadConfig(file, dataDir string) (config, error) {
+func loadConfig(file string, dataDir layout.DataDir) (config, error) {
 	hostname, err := os.Hostname()
 	if err != nil || hostname == "" {
 		hostname = "localhost"
@@ -45,17 +46,17 @@ func loadConfig(file, dataDir string) (config, error) {
 		return config{}, err
 	}
 	c := config{
-		Listen: "127.0.0.1:7411", Host: hostname, Tmux: "tmux", Exec: filepath.Join(filepath.Dir(self), "muxpost-exec"),
-		StateDir: filepath.Join(dataDir, "tmuxd"), Directory: filepath.Join(dataDir, "work", "{target}"), MakeDirectory: true,
+		Listen: layout.Tmuxd.Listen(), Host: hostname, Tmux: "tmux", Exec: filepath.Join(filepath.Dir(self), "muxpost-exec"),
+		StateDir: dataDir.TmuxdState(), Directory: filepath.Join(dataDir.Work(), "{target}"), MakeDirectory: true,
 		Width: 200, Height: 50, Harness: harness.Builtin(),
 	}
 	if file != "" {
-		if err := conf.Load(file, []string{"tmuxd", "dispatcher", "poller"}, "tmuxd", &c); err != nil {
+		if err := conf.Load(file, layout.Sections(), string(layout.Tmuxd), &c); err != nil {
 			return c, err
 		}
 	}
 	if len(c.Roots) == 0 {
-		c.Roots = []string{filepath.Join(dataDir, "work")}
+		c.Roots = []string{dataDir.Work()}
 	}
 	if c.SocketDir == "" {
 		c.SocketDir = c.StateDir

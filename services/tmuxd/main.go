@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/run"
@@ -45,7 +46,7 @@ func serve(ctx context.Context) error {
 	if err != nil || *dataDir == "" {
 		return fault.New(fault.Invalid, fault.ReasonBadArgument, "no data directory was given").WithRemedy("pass -data-dir DIR")
 	}
-	c, err := loadConfig(*file, data)
+	c, err := loadConfig(*file, layout.DataDir(data))
 	if err != nil {
 		return err
 	}
