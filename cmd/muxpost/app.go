@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"google.golang.org/grpc"
+
+	"muxpost.dev/muxpost/cmd/muxpost/internal/settings"
+	"muxpost.dev/muxpost/cmd/muxpost/internal/stack"
+	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/internal/layout"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+)
+
+const (
+	// callTime bounds a question that a service answers from memory or its database.
+	callTime = 10 * time.Second
+	// maxPage is the most that a service puts on one page.
+	maxPage = 500
+)
+
+// app is what every command has: the process's surroundings as values, and the flags that all share.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	environ        []string
+	now            func() time.Time
+	// binDir holds the programs of this release.
+	binDir string
+
+	where settings.Where
+	json  bool
+	limit int
+}
+
+func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
+	home, _ := os.UserHomeDir()
+	binDir := ""
+	if self, err := os.Executable(); err == nil {
+		binDir = filepath.Dir(self)
+	}
+	return &app{
+		stdin: stdin, stdout: stdout, stderr: stderr, environ: os.Environ(), now: time.Now, binDir: binDir,
+		where: settings.Where{Root: os.Geteuid() == 0, Home: home, Getenv: os.Getenv},
+	}
+}
+
+// isTerminal reports whether a person is looking at w.
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// printer writes to standard output, in colour only for a person who did not refuse it.
+func (a *app) printer() view.Printer {
+	return view.Printer{Out: a.stdout, Colour: isTerminal(a.stdout) && a.where.Getenv("NO_COLOR") == "" && a.where.Getenv("TERM") != "dumb",
+		Now: a.now()}
+}
+
+// say tells of progress: on standard output, or on standard error where the output is for a program.
+func (a *app) say(format string, args ...any) {
+	out := a.stdout
+	if a.json {
+		out = a.stderr
+	}
+	fmt.Fprintf(out, format+"\n", args...) //nolint:errcheck // A terminal that is gone has no reader.
+}
+
+func (a *app) values(v any) error { return view.Values(a.stdout, v) }
+
+func (a *app) jsonFlag(c *cobra.Command) {
+	c.Flags().BoolVar(&a.json, "json", false, "write JSON, for programs")
+}
+
+func (a *app) limitFlag(c *cobra.Command, usual int) {
+	c.Flags().IntVarP(&a.limit, "limit", "n", usual, "at most this many; 0 means all")
+}
+
+// settings reads the configuration; mistakes in it are an error.
+func (a *app) settings() (settings.Settings, error) { return settings.Load(a.where) }
+
+// stack returns the services of this machine.
+func (a *app) stack(s settings.Settings) *stack.Stack {
+	return &stack.Stack{Settings: s, BinDir: a.binDir, Environ: a.environ, Say: a.say, Now: a.now}
+}
+
+// services are the clients of what is configured.
+type services struct {
+	settings.Settings
+	conns []*grpc.ClientConn
+}
+
+// dial returns clients of the configured services. Nothing is connected yet.
+func (a *app) dial() (*services, error) {
+	s, err := a.settings()
+	if err != nil {
+		return nil, err
+	}
+	return &services{Settings: s}, nil
+}
+
+func (s *services) conn(service layout.Service) (*grpc.ClientConn, error) {
+	conn, err := stack.Dial(service, s.Address(service))
+	if err != nil {
+		return nil, err
+	}
+	s.conns = append(s.conns, conn)
+	return conn, nil
+}
+
+func (s *services) close() {
+	for _, c := range s.conns {
+		_ = c.Close() // the process is about to end
+	}
+}
+
+// poller calls the poller within a time.
+func (s *services) poller(ctx context.Context, patience time.Duration,
+	call func(context.Context, pollerv1.PollerServiceClient) error) error {
+	conn, err := s.conn(layout.Poller)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return s.explained(layout.Poller, call(ctx, pollerv1.NewPollerServiceClient(conn)))
+}
+
+// dispatcher calls the dispatcher within callTime.
+func (s *services) dispatcher(ctx context.Context, call func(context.Context, dispatcherv1.DispatcherServiceClient) error) error {
+	conn, err := s.conn(layout.Dispatcher)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return s.explained(layout.Dispatcher, call(ctx, dispatcherv1.NewDispatcherServiceClient(conn)))
+}
+
+// explained says of silence what to do about it.
+func (s *services) explained(service layout.Service, err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Kind != fault.Unavailable || f.Remedy != "" {
+		return err
+	}
+	if stack.Find(s.DataDir, service).Life == stack.Running {
+		return f.WithRemedy("its process runs: see " + s.DataDir.Log(service) + " and muxpost doctor")
+	}
+	return f.WithRemedy("start it with muxpost up, or see muxpost status")
+}
+
+// args returns a check of the number of arguments.
+func args(least, most int, wants string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, given []string) error {
+		var what string
+		switch {
+		case len(given) < least:
+			what = "an argument is missing"
+		case len(given) > most && most == 0:
+			what = fmt.Sprintf("unexpected argument %q", given[0])
+		case len(given) > most:
+			what = fmt.Sprintf("too many arguments, from %q on", given[most])
+		default:
+			return nil
+		}
+		remedy := "usage: " + cmd.UseLine()
+		if wants != "" {
+			remedy += "; " + wants
+		}
+		return fault.New(fault.Invalid, fault.ReasonBadArgument, what).WithRemedy(remedy)
+	}
+}
+
+// itemOf reads the work item of the first argument; none is allowed where it only narrows a list.
+func itemOf(given []string) (string, error) {
+	if len(given) == 0 {
+		return "", nil
+	}
+	ref, err := workitem.Parse(given[0])
+	return ref.String(), err
+}
+
+// pages calls next with a page size and a token until there are no more pages or the limit is reached.
+func pages(limit int, next func(size int32, token string) (got int, more string, err error)) error {
+	if limit < 0 {
+		return fault.New(fault.Invalid, fault.ReasonBadArgument, "--limit must not be negative")
+	}
+	for left, token := limit, ""; ; {
+		size := maxPage
+		if limit > 0 {
+			size = min(left, maxPage)
+		}
+		got, more, err := next(int32(size), token)
+		if err != nil {
+			return err
+		}
+		left -= got
+		if token = more; more == "" || limit > 0 && left <= 0 {
+			return nil
+		}
+	}
+}

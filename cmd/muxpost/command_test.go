@@ -1,0 +1,371 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"muxpost.dev/muxpost/cmd/muxpost/internal/settings"
+	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/internal/rpc"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var now = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// desk is a command with surroundings of its own and a data directory, whose services listen on sockets in it.
+type desk struct {
+	*app
+	dir      string
+	out, err *bytes.Buffer
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "mux") // a socket's address is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	config := strings.ReplaceAll(`tmuxd: {listen: 'unix:DIR/t', host: here}
+dispatcher: {listen: 'unix:DIR/d', harness: fakeagent, host: {address: 'unix:DIR/t'}}
+poller: {listen: 'unix:DIR/p', dispatcher: 'unix:DIR/d'}
+`, "DIR", dir)
+	if err := os.WriteFile(filepath.Join(dir, "muxpost.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := &desk{dir: dir, out: &bytes.Buffer{}, err: &bytes.Buffer{}}
+	d.app = &app{stdin: strings.NewReader(""), stdout: d.out, stderr: d.err, now: func() time.Time { return now }, binDir: dir,
+		where: settings.Where{DataDir: dir, Getenv: func(string) string { return "" }}}
+	return d
+}
+
+// run runs a command line and returns its error; output is what it wrote.
+func (d *desk) run(t *testing.T, line ...string) error {
+	t.Helper()
+	d.out.Reset()
+	d.err.Reset()
+	d.json, d.limit = false, 0
+	root := newRoot(d.app)
+	root.SetArgs(append([]string{"--data-dir", d.dir}, line...))
+	return root.ExecuteContext(t.Context())
+}
+
+// fakePoller answers by what it holds.
+type fakePoller struct {
+	pollerv1.UnimplementedPollerServiceServer
+	mu        sync.Mutex
+	submitted []*pollerv1.SubmitRequest
+	entries   []*pollerv1.LedgerEntry
+	// looked is called before each answer to a question about one delivery.
+	looked func(*pollerv1.LedgerEntry)
+}
+
+func (f *fakePoller) Submit(_ context.Context, r *pollerv1.SubmitRequest) (*pollerv1.SubmitResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.submitted = append(f.submitted, r)
+	return &pollerv1.SubmitResponse{Entry: &pollerv1.LedgerEntry{DeliveryId: "daaaa1111", WorkItem: r.GetWorkItem(),
+		State: pollerv1.LedgerState_LEDGER_STATE_PENDING, Budget: 3}}, nil
+}
+
+func (f *fakePoller) ListLedger(_ context.Context, r *pollerv1.ListLedgerRequest) (*pollerv1.ListLedgerResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := &pollerv1.ListLedgerResponse{}
+	for _, e := range f.entries {
+		if r.GetDeliveryId() != "" && e.GetDeliveryId() != r.GetDeliveryId() {
+			continue
+		}
+		if f.looked != nil {
+			f.looked(e)
+		}
+		out.Entries = append(out.Entries, e)
+	}
+	return out, nil
+}
+
+// fakeDispatcher answers by what it holds.
+type fakeDispatcher struct {
+	dispatcherv1.UnimplementedDispatcherServiceServer
+	delivery *dispatcherv1.Delivery
+	session  *dispatcherv1.Session
+}
+
+func (f *fakeDispatcher) GetDelivery(_ context.Context, r *dispatcherv1.GetDeliveryRequest) (*dispatcherv1.GetDeliveryResponse, error) {
+	if f.delivery.GetDeliveryId() != r.GetDeliveryId() {
+		return nil, fault.New(fault.NotFound, fault.ReasonDeliveryNotFound, "no such delivery")
+	}
+	return &dispatcherv1.GetDeliveryResponse{Delivery: f.delivery}, nil
+}
+
+func (f *fakeDispatcher) ListSessions(context.Context, *dispatcherv1.ListSessionsRequest) (*dispatcherv1.ListSessionsResponse, error) {
+	out := &dispatcherv1.ListSessionsResponse{}
+	if f.session != nil {
+		out.Sessions = append(out.Sessions, f.session)
+	}
+	return out, nil
+}
+
+// serve serves on a socket of the desk until the test ends.
+func (d *desk) serve(t *testing.T, name string, register func(*rpc.Server)) {
+	t.Helper()
+	server := rpc.NewServer(rpc.Options{})
+	register(server)
+	listener, err := rpc.Listen("unix:" + filepath.Join(d.dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSend_RefusesWhatCannotBeDeliveredAndSendsNothing(t *testing.T) {
+	d := newDesk(t)
+	poller := &fakePoller{}
+	d.serve(t, "p", func(s *rpc.Server) { pollerv1.RegisterPollerServiceServer(s, poller) })
+	for _, tt := range []struct {
+		name  string
+		line  []string
+		stdin string
+	}{
+		{"no item", []string{"send"}, ""},
+		{"no text", []string{"send", "github:o/r#1"}, ""},
+		{"bad item", []string{"send", "octo/widget#7", "hi"}, ""},
+		{"empty", []string{"send", "github:o/r#1", " \n\t"}, ""},
+		{"empty input", []string{"send", "github:o/r#1", "-"}, ""},
+		{"too large", []string{"send", "github:o/r#1", "-"}, strings.Repeat("a", 5<<20)},
+		{"not UTF-8", []string{"send", "github:o/r#1", "-"}, "\xff\xfe"},
+		{"two texts", []string{"send", "github:o/r#1", "a", "b"}, ""},
+		{"bad flag", []string{"send", "--nope", "github:o/r#1", "a"}, ""},
+		{"bad timeout", []string{"send", "--wait", "--timeout", "0s", "github:o/r#1", "a"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d.stdin = strings.NewReader(tt.stdin)
+			if err := d.run(t, tt.line...); !errors.Is(err, fault.Invalid) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	if len(poller.submitted) != 0 {
+		t.Errorf("sent: %v", poller.submitted)
+	}
+}
+
+func TestSend_PassesOnWhatWasAsked(t *testing.T) {
+	d := newDesk(t)
+	poller := &fakePoller{}
+	d.serve(t, "p", func(s *rpc.Server) { pollerv1.RegisterPollerServiceServer(s, poller) })
+	d.stdin = strings.NewReader("from a file\n")
+	if err := d.run(t, "send", "--key", "k", "--harness", "h", "--dry-run", "GitHub:Octo/Widget#7", "-"); err != nil {
+		t.Fatal(err)
+	}
+	got := poller.submitted[0]
+	if got.GetWorkItem() != "github:octo/widget#7" || got.GetText() != "from a file\n" || got.GetIdempotencyKey() != "k" ||
+		got.GetHarness() != "h" || !got.GetDryRun() {
+		t.Errorf("%v", got)
+	}
+	if !strings.Contains(d.out.String(), "nothing was sent") || !strings.Contains(d.out.String(), "loop-octo-widget-7") {
+		t.Errorf("%s", d.out)
+	}
+}
+
+func TestSend_WaitSucceedsOnlyForADelivery(t *testing.T) {
+	for state, ok := range map[pollerv1.LedgerState]bool{
+		pollerv1.LedgerState_LEDGER_STATE_DELIVERED: true, pollerv1.LedgerState_LEDGER_STATE_DROPPED: false,
+		pollerv1.LedgerState_LEDGER_STATE_GAVE_UP: false, pollerv1.LedgerState_LEDGER_STATE_SETTLED: false,
+		pollerv1.LedgerState_LEDGER_STATE_CANCELLED: false,
+	} {
+		t.Run(state.String(), func(t *testing.T) {
+			d := newDesk(t)
+			looks := 0
+			poller := &fakePoller{entries: []*pollerv1.LedgerEntry{{DeliveryId: "daaaa1111", Reason: "session_holds"}}}
+			poller.looked = func(e *pollerv1.LedgerEntry) {
+				if looks++; looks > 1 {
+					e.State = state
+					return
+				}
+				e.State = pollerv1.LedgerState_LEDGER_STATE_HELD
+			}
+			d.serve(t, "p", func(s *rpc.Server) { pollerv1.RegisterPollerServiceServer(s, poller) })
+			err := d.run(t, "send", "--wait", "github:o/r#1", "hi")
+			if (err == nil) != ok {
+				t.Errorf("%v", err)
+			}
+			if !strings.Contains(d.err.String(), "held (session_holds)") {
+				t.Errorf("nothing was said of the wait: %s", d.err)
+			}
+		})
+	}
+}
+
+func TestSend_WaitEndsAtItsTimeout(t *testing.T) {
+	d := newDesk(t)
+	poller := &fakePoller{entries: []*pollerv1.LedgerEntry{{DeliveryId: "daaaa1111", State: pollerv1.LedgerState_LEDGER_STATE_HELD}}}
+	d.serve(t, "p", func(s *rpc.Server) { pollerv1.RegisterPollerServiceServer(s, poller) })
+	err := d.run(t, "send", "--wait", "--timeout", "300ms", "github:o/r#1", "hi")
+	if err == nil || !strings.Contains(err.Error(), "stays in the ledger") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestCommands_SayWhoIsAwayAndWhatToDo(t *testing.T) {
+	d := newDesk(t)
+	for _, line := range [][]string{
+		{"send", "github:o/r#1", "hi"}, {"ledger"}, {"deliveries"}, {"sessions"}, {"events"}, {"poll"}, {"explain", "daaaa1111"},
+	} {
+		err := d.run(t, line...)
+		if !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "muxpost up") {
+			t.Errorf("%v: %v", line, err)
+		}
+	}
+	if err := d.run(t, "status"); err != nil || strings.Count(d.out.String(), " down ") < 4 {
+		t.Errorf("status: %v\n%s", err, d.out)
+	}
+	if err := d.run(t, "down"); err != nil || !strings.Contains(d.out.String(), "nothing runs") {
+		t.Errorf("down: %v\n%s", err, d.out)
+	}
+}
+
+func TestRoot_RefusesWhatItDoesNotKnow(t *testing.T) {
+	d := newDesk(t)
+	for _, line := range [][]string{
+		{"stauts"}, {"--nope"}, {"status", "x"}, {"ledger", "--state", "nope"}, {"trace", "x"}, {"events", "--delivery", "X"},
+	} {
+		if err := d.run(t, line...); !errors.Is(err, fault.Invalid) {
+			t.Errorf("%v: %v", line, err)
+		}
+	}
+	if err := d.run(t, "stauts"); !strings.Contains(err.Error(), "muxpost status") {
+		t.Errorf("%v", err)
+	}
+}
+
+func at(before time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-before)) }
+
+func TestExplain_TellsTheStory(t *testing.T) {
+	entry := &pollerv1.LedgerEntry{DeliveryId: "daaaa1111", WorkItem: "github:octo/widget#7", Source: "github", Kind: "comment", Author: "ann",
+		Url: "https://github.com/octo/widget/issues/7#issuecomment-1", Title: "Widget \x1b[31mbreaks",
+		State: pollerv1.LedgerState_LEDGER_STATE_HELD, Reason: "session_holds", Tries: 1, Budget: 3,
+		Detail: "the agent lives and cannot take it now: a draft", NextLook: at(-40 * time.Second),
+		UpstreamTime: at(5 * time.Minute), CreateTime: at(4 * time.Minute), UpdateTime: at(time.Minute), TraceId: strings.Repeat("a", 32)}
+	delivery := &dispatcherv1.Delivery{DeliveryId: "daaaa1111", WorkItem: "github:octo/widget#7", Outcome: dispatcherv1.Outcome_OUTCOME_HELD,
+		Reason: "session_holds", Detail: "the agent lives and cannot take it now: a draft",
+		Remedy: "look at it with `muxpost attach github:octo/widget#7`",
+		Asked:  4, UpdateTime: at(time.Minute), Steps: []string{"look up: recorded on here", "probe: live", "paste: held (draft)"}}
+	session := &dispatcherv1.Session{WorkItem: "github:octo/widget#7", Target: "loop-octo-widget-7", Host: "here", Harness: "fakeagent",
+		ConversationId: "c-2", SocketPath: "/s/loop-octo-widget-7.sock", State: dispatcherv1.SessionState_SESSION_STATE_LIVE}
+	elsewhere := &dispatcherv1.Session{WorkItem: session.GetWorkItem(), Target: session.GetTarget(), Host: "there",
+		SocketPath: session.GetSocketPath(), State: dispatcherv1.SessionState_SESSION_STATE_UNKNOWN}
+	for name, st := range map[string]story{
+		"explain-held": {id: "daaaa1111", entry: entry, delivery: delivery, session: session},
+		"explain-delivered": {id: "dbbbb2222", session: session,
+			entry: &pollerv1.LedgerEntry{DeliveryId: "dbbbb2222", WorkItem: "github:octo/widget#7", Source: "manual", Kind: "message",
+				State: pollerv1.LedgerState_LEDGER_STATE_DELIVERED, Budget: 3, CreateTime: at(time.Hour), UpdateTime: at(time.Hour)},
+			delivery: &dispatcherv1.Delivery{DeliveryId: "dbbbb2222", WorkItem: "github:octo/widget#7", How: dispatcherv1.How_HOW_RESUMED,
+				Outcome: dispatcherv1.Outcome_OUTCOME_DELIVERED, Asked: 1, UpdateTime: at(time.Hour), ConversationId: "c-1"}},
+		"explain-dispatcher-away": {id: "daaaa1111", entry: entry, problems: []error{errors.New("the dispatcher does not answer")}},
+		"explain-other-host":      {id: "daaaa1111", delivery: delivery, session: elsewhere},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			st.print(view.Printer{Out: &out, Now: now}, "here")
+			golden(t, name, out.String())
+		})
+	}
+}
+
+func TestExplain_AsksBothServices(t *testing.T) {
+	d := newDesk(t)
+	poller := &fakePoller{entries: []*pollerv1.LedgerEntry{{DeliveryId: "daaaa1111", WorkItem: "github:o/r#1", Reason: "harness_exited",
+		State: pollerv1.LedgerState_LEDGER_STATE_GAVE_UP}}}
+	dispatcher := &fakeDispatcher{delivery: &dispatcherv1.Delivery{DeliveryId: "daaaa1111", Steps: []string{"probe: absent"}}}
+	d.serve(t, "p", func(s *rpc.Server) { pollerv1.RegisterPollerServiceServer(s, poller) })
+	d.serve(t, "d", func(s *rpc.Server) { dispatcherv1.RegisterDispatcherServiceServer(s, dispatcher) })
+	if err := d.run(t, "explain", "daaaa1111"); err != nil || !strings.Contains(d.out.String(), "probe: absent") ||
+		!strings.Contains(d.out.String(), "ended right after its start") {
+		t.Errorf("%v\n%s", err, d.out)
+	}
+	if err := d.run(t, "explain", "--json", "daaaa1111"); err != nil || !strings.Contains(d.out.String(), `"meaning"`) {
+		t.Errorf("%v\n%s", err, d.out)
+	}
+	if err := d.run(t, "explain", "dunknown1"); !errors.Is(err, fault.NotFound) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAttach_FindsTheSessionWithAndWithoutTheDispatcher(t *testing.T) {
+	d := newDesk(t)
+	if err := d.run(t, "attach", "--print", "github:octo/widget#7"); !errors.Is(err, fault.NotFound) {
+		t.Errorf("no session: %v", err)
+	}
+	if err := os.Mkdir(filepath.Join(d.dir, "tmuxd"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(d.dir, "tmuxd", "loop-octo-widget-7.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	want := "tmux -N -S " + socket + " attach -r -t '=loop-octo-widget-7:'\n"
+	if err := d.run(t, "attach", "--print", "--read-only", "github:octo/widget#7"); err != nil || d.out.String() != want {
+		t.Errorf("dispatcher away: %v, %q", err, d.out)
+	}
+	if err := d.run(t, "attach", "github:octo/widget#7"); !errors.Is(err, fault.Invalid) {
+		t.Errorf("without a terminal: %v", err)
+	}
+	dispatcher := &fakeDispatcher{session: &dispatcherv1.Session{WorkItem: "github:octo/widget#7", Target: "loop-octo-widget-7",
+		Host: "elsewhere", SocketPath: socket}}
+	d.serve(t, "d", func(s *rpc.Server) { dispatcherv1.RegisterDispatcherServiceServer(s, dispatcher) })
+	err = d.run(t, "attach", "--print", "github:octo/widget#7")
+	if !errors.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "elsewhere") {
+		t.Errorf("on another host: %v", err)
+	}
+	dispatcher.session.Host = "here"
+	if err := d.run(t, "attach", "--print", "github:octo/widget#7"); err != nil || !strings.Contains(d.out.String(), socket) {
+		t.Errorf("here: %v, %q", err, d.out)
+	}
+}

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"muxpost.dev/muxpost/cmd/muxpost/internal/stack"
+	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
+	"muxpost.dev/muxpost/db/local"
+	"muxpost.dev/muxpost/internal/layout"
+	"muxpost.dev/muxpost/internal/version"
+)
+
+// Free space below which a person is warned, and below which events could be lost to a full disk, in bytes.
+const (
+	littleSpace = 1 << 30
+	noSpace     = 100 << 20
+)
+
+// indented puts the lines of a text below each other.
+func indented(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		lines[i] = view.Clean(l)
+	}
+	return strings.Join(lines, "\n"+strings.Repeat(" ", 21))
+}
+
+func (d *doctor) programs(ctx context.Context) {
+	const check = "programs"
+	d.ok(check, "muxpost %s in %s", version.String(), d.stack.BinDir)
+	for _, service := range layout.Services() {
+		path := d.stack.Binary(service)
+		if !stack.IsProgram(path) {
+			d.add(check, levelFail, path+" is not there", "install all programs of this release into one directory")
+			continue
+		}
+		v, err := stack.VersionOf(ctx, path)
+		switch {
+		case err != nil:
+			d.err(check, levelFail, err)
+		case v != version.String():
+			d.add(check, levelWarn, fmt.Sprintf("%s is %s, and muxpost is %s", service.Binary(), v, version.String()),
+				"install the same release of all")
+		}
+		if found := stack.Find(d.DataDir, service); found.Life == stack.Running && err == nil && found.Version != v {
+			d.add(check, levelWarn, fmt.Sprintf("%s runs as %s, and %s is installed", service, found.Version, v),
+				"muxpost down && muxpost up; agents stay alive")
+		}
+	}
+	if !stack.IsProgram(d.stack.Exec()) {
+		d.add(check, levelFail, "the wrapper "+d.stack.Exec()+" is not there, and no agent starts without it",
+			"install it beside muxpost, or set tmuxd.exec")
+	}
+}
+
+func (d *doctor) tmux(ctx context.Context) {
+	text, err := stack.Tmux(ctx, d.Tmuxd.Tmux)
+	if err != nil {
+		d.err("tmux", levelFail, err)
+		return
+	}
+	d.ok("tmux", "%s", text)
+}
+
+func (d *doctor) postgresPrograms(ctx context.Context) {
+	const check = "postgres"
+	if database, err := d.Database(); err != nil || !database.Local() {
+		d.ok(check, "no local one is needed: the database is named")
+		return
+	}
+	bin, err := local.Find()
+	if err != nil {
+		d.err(check, levelFail, err)
+		return
+	}
+	major, err := bin.Major(ctx)
+	if err != nil {
+		d.err(check, levelFail, err)
+		return
+	}
+	d.ok(check, "PostgreSQL %d in %s", major, bin.Dir)
+}
+
+func (d *doctor) config(context.Context) {
+	const check = "config"
+	switch {
+	case d.configErr != nil:
+		d.err(check, levelFail, d.configErr)
+	case !d.Found:
+		d.ok(check, "there is no %s yet; muxpost up writes one", d.File)
+	default:
+		d.ok(check, "%s has no unknown key and no value of a wrong type", d.File)
+	}
+	if d.Found && d.configErr == nil && d.Dispatcher.Harness == "" {
+		d.add(check, levelFail, "dispatcher.harness is not set, so the dispatcher does not start",
+			"set it to one of the harnesses, such as fakeagent")
+	}
+	if _, err := d.Database(); err != nil {
+		d.err(check, levelFail, err)
+	}
+	for _, s := range d.Poller.Sources {
+		if len(s.Authors) == 0 {
+			d.add(check, levelWarn, fmt.Sprintf("the source %s names no authors, so nobody's comments reach an agent", s.Name),
+				"list the logins that may steer under authors")
+		}
+	}
+}
+
+// harnesses looks for the programs that agents run. The one for first sessions must be there.
+func (d *doctor) harnesses(context.Context) {
+	const check = "harnesses"
+	names := map[string]string{"fakeagent": "fakeagent"}
+	for name, h := range d.Tmuxd.Harnesses {
+		if h.Binary != "" {
+			names[name] = h.Binary
+		} else if names[name] == "" {
+			d.add(check, levelFail, "tmuxd.harnesses."+name+" has no binary", "name the program that it runs")
+		}
+	}
+	for _, name := range sortedNames(names) {
+		level := levelWarn
+		if name == d.Dispatcher.Harness {
+			level = levelFail
+		}
+		path, err := findProgram(names[name], d.stack.BinDir)
+		switch {
+		case err == nil:
+			d.ok(check, "%s is %s", name, path)
+		case name != "fakeagent" || level == levelFail:
+			d.add(check, level, fmt.Sprintf("the program of %s, %q, was not found", name, names[name]),
+				"install it where tmuxd finds it on its PATH, or write its path as tmuxd.harnesses."+name+".binary")
+		}
+	}
+	if want := d.Dispatcher.Harness; want != "" && names[want] == "" {
+		d.add(check, levelFail, "dispatcher.harness is "+want+", which tmuxd's table does not have",
+			"add it under tmuxd.harnesses, or choose another")
+	}
+}
+
+func sortedNames(m map[string]string) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// findProgram looks where tmuxd does: on the PATH, then beside the programs of this release.
+func findProgram(name, binDir string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil || filepath.Base(name) != name {
+		return path, err
+	}
+	return exec.LookPath(filepath.Join(binDir, name))
+}
+
+func (d *doctor) dataDir(context.Context) {
+	const check = "data directory"
+	info, err := os.Stat(string(d.DataDir))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.ok(check, "%s is not there yet; muxpost up makes it", d.DataDir)
+		return
+	case err != nil:
+		d.err(check, levelFail, err)
+		return
+	case !info.IsDir():
+		d.add(check, levelFail, string(d.DataDir)+" is not a directory", "name another with --data-dir")
+		return
+	}
+	_, err = os.Stat(d.DataDir.RunDir())
+	d.begun = err == nil
+	probe, err := os.CreateTemp(string(d.DataDir), ".doctor-*")
+	if err != nil {
+		d.add(check, levelFail, "this user cannot write to "+string(d.DataDir)+": "+err.Error(),
+			"run muxpost as the user whose services these are, or name another with --data-dir")
+		return
+	}
+	_ = probe.Close() // it holds nothing
+	_ = os.Remove(probe.Name())
+	if mode := info.Mode().Perm(); mode&0o022 != 0 {
+		d.add(check, levelWarn, fmt.Sprintf("others may write to %s (mode %#o)", d.DataDir, mode), "chmod go-w "+view.Quote(string(d.DataDir)))
+		return
+	}
+	d.ok(check, "%s can be written to", d.DataDir)
+}
+
+// permissions looks at the files that hold secrets, or say where they are.
+func (d *doctor) permissions(context.Context) {
+	const check = "permissions"
+	looked, wrong := 0, 0
+	private := func(path, what string) {
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			wrong++
+			d.add(check, levelFail, what+" cannot be read: "+err.Error(), "create "+path+" with chmod 600, or correct its path in "+d.File)
+		case info.Mode().Perm()&0o077 != 0:
+			wrong++
+			d.add(check, levelWarn, fmt.Sprintf("others may read %s, %s (mode %#o)", path, what, info.Mode().Perm()), "chmod 600 "+view.Quote(path))
+		}
+		looked++
+	}
+	if d.Found && (d.Dispatcher.DatabaseURL != "" || d.Poller.DatabaseURL != "") {
+		private(d.File, "which holds a database URL")
+	}
+	for _, file := range []string{d.Dispatcher.DatabaseURLFile, d.Poller.DatabaseURLFile} {
+		if file != "" {
+			private(d.Beside(file), "the file with the database URL")
+		}
+	}
+	for _, s := range d.Poller.Sources {
+		if s.TokenFile != "" {
+			private(d.Beside(s.TokenFile), "the token of the source "+s.Name)
+		}
+	}
+	for _, dir := range []string{d.Tmuxd.StateDir, d.DataDir.LogDir(), d.DataDir.RunDir(), d.DataDir.Traces()} {
+		if info, err := os.Stat(dir); err == nil {
+			looked++
+			if info.Mode().Perm()&0o077 != 0 {
+				wrong++
+				d.add(check, levelWarn, fmt.Sprintf("others may enter %s (mode %#o)", dir, info.Mode().Perm()), "chmod 700 "+view.Quote(dir))
+			}
+		}
+	}
+	if wrong == 0 {
+		d.ok(check, "%s looked at, all private", count(looked, "file or directory", "files and directories"))
+	}
+}
+
+func (d *doctor) paths(context.Context) {
+	if err := stack.CheckSocketDir(d.Tmuxd.SocketDir); err != nil {
+		d.err("socket paths", levelFail, err)
+		return
+	}
+	d.ok("socket paths", "%s has %d bytes, and at most %d fit", d.Tmuxd.SocketDir, len(d.Tmuxd.SocketDir), stack.MaxSocketDir)
+}
+
+func (d *doctor) disk(context.Context) {
+	const check = "disk"
+	dir := string(d.DataDir)
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	free, err := freeSpace(dir)
+	switch {
+	case err != nil:
+		d.err(check, levelWarn, fmt.Errorf("the free space of %s is not known: %w", dir, err))
+	case free < noSpace:
+		d.add(check, levelFail, fmt.Sprintf("only %d MiB are free in %s", free>>20, dir),
+			"free some: a full disk stops the database and every delivery")
+	case free < littleSpace:
+		d.add(check, levelWarn, fmt.Sprintf("only %d MiB are free in %s", free>>20, dir), "free some before the database stops")
+	default:
+		d.ok(check, "%.1f GiB are free in %s", float64(free)/(1<<30), dir)
+	}
+}
+
+// logind says whether the end of a login would end the agents too.
+func (d *doctor) logind(context.Context) {
+	const check = "logout"
+	if _, err := os.Stat("/run/systemd/system"); err != nil {
+		d.ok(check, "no systemd here that would end agents at a logout")
+		return
+	}
+	if d.app.where.Root || !killsUserProcesses() {
+		d.ok(check, "agents outlive a logout")
+		return
+	}
+	u, err := user.Current()
+	if err == nil {
+		if _, err := os.Stat(filepath.Join("/var/lib/systemd/linger", u.Username)); err == nil {
+			d.ok(check, "agents outlive a logout: this user lingers")
+			return
+		}
+	}
+	d.add(check, levelWarn, "logind ends all processes of a user at logout (KillUserProcesses=yes), agents and services with them",
+		"loginctl enable-linger, and start muxpost in a unit of yours: systemd-run --user --scope muxpost up")
+}
+
+// killsUserProcesses reads logind's setting; the last word in its files counts.
+func killsUserProcesses() bool {
+	files := []string{"/etc/systemd/logind.conf"}
+	for _, dir := range []string{"/usr/lib/systemd/logind.conf.d", "/run/systemd/logind.conf.d", "/etc/systemd/logind.conf.d"} {
+		more, _ := filepath.Glob(dir + "/*.conf")
+		files = append(files, more...)
+	}
+	kills := false
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		for _, m := range regexp.MustCompile(`(?m)^\s*KillUserProcesses\s*=\s*(\w+)`).FindAllSubmatch(data, -1) {
+			kills = slices.Contains([]string{"yes", "true", "1", "on"}, strings.ToLower(string(m[1])))
+		}
+	}
+	return kills
+}

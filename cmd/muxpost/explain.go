@@ -1,0 +1,248 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
+	"muxpost.dev/muxpost/cmd/muxpost/internal/why"
+	"muxpost.dev/muxpost/core/fault"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+)
+
+// byHand is the source of events that operators send.
+const byHand = "manual"
+
+// story is what is known of one delivery. Each part is nil when it is not known; the problems say why.
+type story struct {
+	id       string
+	entry    *pollerv1.LedgerEntry
+	delivery *dispatcherv1.Delivery
+	session  *dispatcherv1.Session
+	problems []error
+}
+
+func explainCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use: "explain DELIVERY-ID", Short: "Say what became of an event and why, and what to do about it",
+		Args: args(1, 1, "muxpost ledger lists the ids"),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if err := badDeliveryID(given[0]); err != nil {
+				return err
+			}
+			s, err := a.dial()
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			st, err := s.story(cmd.Context(), given[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.storyJSON(st)
+			}
+			st.print(a.printer(), s.Tmuxd.Host)
+			return nil
+		},
+	}
+	a.jsonFlag(c)
+	return c
+}
+
+// story asks poller and dispatcher. One of them may be away; that both know nothing is fault.NotFound.
+func (s *services) story(ctx context.Context, id string) (story, error) {
+	st := story{id: id}
+	var err error
+	if st.entry, err = s.entry(ctx, id); err != nil {
+		st.problems = append(st.problems, err)
+	}
+	err = s.dispatcher(ctx, func(ctx context.Context, c dispatcherv1.DispatcherServiceClient) error {
+		answer, err := c.GetDelivery(ctx, &dispatcherv1.GetDeliveryRequest{DeliveryId: id})
+		st.delivery = answer.GetDelivery()
+		return err
+	})
+	if err != nil && !errors.Is(err, fault.NotFound) {
+		st.problems = append(st.problems, err)
+	}
+	if st.entry == nil && st.delivery == nil {
+		if len(st.problems) > 0 {
+			return st, st.problems[0]
+		}
+		return st, fault.Newf(fault.NotFound, fault.ReasonDeliveryNotFound, "nobody knows a delivery %s", id).
+			WithRemedy("muxpost ledger and muxpost deliveries list those that are known")
+	}
+	item := cmp.Or(st.entry.GetWorkItem(), st.delivery.GetWorkItem())
+	if all, err := s.sessions(ctx, item, 1, false); err == nil && len(all.GetSessions()) > 0 {
+		st.session = all.GetSessions()[0]
+	}
+	return st, nil
+}
+
+func (a *app) storyJSON(st story) error {
+	out := map[string]any{}
+	raw := func(key string, data []byte, err error) {
+		if err == nil {
+			out[key] = json.RawMessage(data)
+		}
+	}
+	options := protojson.MarshalOptions{EmitDefaultValues: true}
+	if st.entry != nil {
+		data, err := options.Marshal(st.entry)
+		raw("entry", data, err)
+	}
+	if st.delivery != nil {
+		data, err := options.Marshal(st.delivery)
+		raw("delivery", data, err)
+	}
+	if st.session != nil {
+		data, err := options.Marshal(st.session)
+		raw("session", data, err)
+	}
+	if e, ok := why.Of(st.reason()); ok {
+		out["explanation"] = map[string]string{"reason": st.reason(), "meaning": e.Meaning, "remedy": e.Remedy}
+	}
+	problems := []string{}
+	for _, err := range st.problems {
+		problems = append(problems, err.Error())
+	}
+	out["problems"] = problems
+	return a.values(out)
+}
+
+// reason is why the event is where it is: the ledger's reason, else the dispatcher's.
+func (st story) reason() string { return cmp.Or(st.entry.GetReason(), st.delivery.GetReason()) }
+
+// print writes the story. thisHost is the name of the host that it is read on.
+func (st story) print(p view.Printer, thisHost string) {
+	p.Line("%s  %s", p.Paint(view.Bold, "delivery "+st.id), view.Clean(cmp.Or(st.entry.GetWorkItem(), st.delivery.GetWorkItem())))
+	st.printEvent(p)
+	st.printLedger(p)
+	st.printDispatcher(p)
+	if reason := st.reason(); reason != "" {
+		e, ok := why.Of(reason)
+		if !ok {
+			e.Meaning = "this release has no explanation for it"
+		}
+		p.Line("%s  %s: %s", label(p, "why"), view.Clean(reason), e.Meaning)
+		if remedy := cmp.Or(st.delivery.GetRemedy(), e.Remedy); remedy != "" && st.outcomeNeedsCare() {
+			p.Line("%s  %s", label(p, "what to do"), view.Clean(remedy))
+		}
+	}
+	st.printSession(p, thisHost)
+	if trace := cmp.Or(st.entry.GetTraceId(), st.delivery.GetTraceId()); trace != "" {
+		p.Line("%s  %s   muxpost trace %s shows every step", label(p, "trace"), view.Clean(trace), st.id)
+	}
+	for _, err := range st.problems {
+		p.Line("%s  %s", p.Paint(view.Warn, pad("not known")), view.Clean(err.Error()))
+	}
+}
+
+// outcomeNeedsCare reports whether a person may want to do something.
+func (st story) outcomeNeedsCare() bool {
+	return st.entry.GetState() != pollerv1.LedgerState_LEDGER_STATE_DELIVERED &&
+		(st.entry != nil || st.delivery.GetOutcome() != dispatcherv1.Outcome_OUTCOME_DELIVERED)
+}
+
+func (st story) printEvent(p view.Printer) {
+	e := st.entry
+	if e == nil {
+		return
+	}
+	text := e.GetKind() + " from " + e.GetSource()
+	if e.GetSource() == byHand {
+		text = e.GetKind() + " by hand"
+	}
+	if e.GetAuthor() != "" {
+		text += " by " + e.GetAuthor()
+	}
+	if e.GetTitle() != "" {
+		text += `, "` + view.Clip(e.GetTitle(), 60) + `"`
+	}
+	p.Line("%s  %s", label(p, "event"), view.Clean(text))
+	if e.GetUrl() != "" {
+		p.Line("%s  %s", label(p, ""), view.Clean(e.GetUrl()))
+	}
+	if at := p.When(e.GetUpstreamTime()); at != "" {
+		p.Line("%s  happened %s", label(p, ""), at)
+	}
+	p.Line("%s  came into the ledger %s", label(p, ""), p.When(e.GetCreateTime()))
+}
+
+func (st story) printLedger(p view.Printer) {
+	e := st.entry
+	if e == nil {
+		return
+	}
+	word := view.LedgerState(e.GetState())
+	line := p.Paint(view.ToneOf(word), word) + " since " + p.When(e.GetUpdateTime())
+	if e.GetTries() > 0 || waits(e.GetState()) {
+		line += fmt.Sprintf("; %d of %d tries spent", e.GetTries(), e.GetBudget())
+	}
+	if e.GetNextLook() != nil {
+		line += "; looked at next " + p.Ago(e.GetNextLook().AsTime())
+	}
+	p.Line("%s  %s", label(p, "ledger"), line)
+	if e.GetDetail() != "" {
+		p.Line("%s  %s", label(p, ""), view.Clean(e.GetDetail()))
+	}
+}
+
+func (st story) printDispatcher(p view.Printer) {
+	d := st.delivery
+	if d == nil {
+		if len(st.problems) == 0 {
+			p.Line("%s  was not asked about it", label(p, "dispatcher"))
+		}
+		return
+	}
+	word := view.Outcome(d.GetOutcome())
+	line := p.Paint(view.ToneOf(word), word)
+	if d.GetHow() != dispatcherv1.How_HOW_UNSPECIFIED {
+		line += " (" + view.Word(d.GetHow().String(), "HOW_") + ")"
+	}
+	p.Line("%s  %s since %s; asked %s", label(p, "dispatcher"), line, p.When(d.GetUpdateTime()), count(int(d.GetAsked()), "time", "times"))
+	if d.GetDetail() != "" && !strings.Contains(st.entry.GetDetail(), d.GetDetail()) {
+		p.Line("%s  %s", label(p, ""), view.Clean(d.GetDetail()))
+	}
+	for i, step := range d.GetSteps() {
+		p.Line("%s  %d. %s", label(p, map[bool]string{true: "decisions"}[i == 0]), i+1, view.Clean(step))
+	}
+}
+
+func (st story) printSession(p view.Printer, thisHost string) {
+	s := st.session
+	if s == nil {
+		return
+	}
+	word := view.SessionState(s.GetState())
+	line := view.Clean(s.GetTarget()) + " on " + view.Clean(s.GetHost()) + ": " + p.Paint(view.ToneOf(word), word)
+	if s.GetHarness() != "" {
+		line += ", runs " + view.Clean(s.GetHarness())
+	}
+	if s.GetConversationId() != "" {
+		line += ", conversation " + view.Clean(s.GetConversationId())
+	}
+	p.Line("%s  %s", label(p, "session"), line)
+	if d := st.delivery; d.GetConversationId() != "" && d.GetConversationId() != s.GetConversationId() {
+		p.Line("%s  this delivery went into conversation %s", label(p, ""), view.Clean(d.GetConversationId()))
+	}
+	how := "muxpost attach " + view.Quote(view.Clean(s.GetWorkItem()))
+	if s.GetHost() != "" && s.GetHost() != thisHost {
+		argv := attachArgs("tmux", view.Clean(s.GetSocketPath()), view.Clean(s.GetTarget()), false)
+		how = "on " + view.Clean(s.GetHost()) + ": " + strings.Join(quoted(argv), " ")
+	}
+	p.Line("%s  %s", label(p, "look"), how)
+}
+
+func label(p view.Printer, word string) string { return p.Paint(view.Dim, pad(word)) }
+
+func pad(word string) string { return word + strings.Repeat(" ", max(0, 11-len(word))) }

@@ -1,0 +1,107 @@
+package settings
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/internal/layout"
+)
+
+// template is the first configuration. Sentences begin with one space after the #; a setting that is switched off begins with
+// two at least, so that taking the # away switches it on.
+const template = `# Configuration of muxpost. One file for all services; each reads its own section, and refuses a key it does not know.
+# A setting that is switched off shows an example; take the # away, keep the spaces, and run: muxpost down && muxpost up
+
+# tmuxd runs the agents of this machine in tmux sessions.
+tmuxd:
+  make_directory: true
+# Where agents work. {target} stands for the session's name; every directory must be below one of the roots.
+#  directory: /home/me/work/{target}
+#  roots: [/home/me/work]
+# Programs that can run as agents, beside the bundled fakeagent. The patterns say how the screen of the program reads:
+# prompt is the first row of the box that text is typed into, its one group is what is in the box.
+#  harnesses:
+#    mycli:
+#      binary: mycli
+#      fresh: ["--session-id", "{conversation_id}"]
+#      resume: ["--resume", "{conversation_id}"]
+#      conversation_id: assigned
+#      pass_env: [MYCLI_API_KEY]
+#      prompt: '^> (.*)$'
+#      placeholder: '^Type a message'
+#      footer: '^  \? for help'
+#      busy: 'esc to interrupt'
+#      dialogs: ['^Do you want to ']
+#      when_busy: deliver
+#      settle: 200ms
+
+# The dispatcher decides what each event needs: a paste into a living agent, or a start.
+dispatcher:
+# What to start for a work item that has no session yet. fakeagent is a stand-in to try muxpost out with.
+  harness: fakeagent
+# Without these, muxpost up keeps a database of its own in the data directory. Set the same in both sections.
+#  database_url_file: /etc/muxpost/database-url
+
+# The poller reads sources of events and keeps them until each has ended.
+poller:
+# No source: events come by hand alone (muxpost send). With one, delete the [] and switch on the lines below.
+  sources: []
+#    - name: github
+#      kind: github
+#      repositories: [octo/widget]
+# Issues and pull requests with this label are followed.
+#      label: agent
+# Whose comments may steer an agent. Nobody else's do.
+#      authors: [octocat]
+# A file with a token and nothing else, chmod 600; a relative path begins where this file is.
+#      token_file: github.token
+#      interval: 30s
+`
+
+// Template returns the configuration that WriteTemplate writes.
+func Template() string { return template }
+
+// WriteTemplate writes the first configuration file, mode 0600, where there is none. A file that is there is fault.AlreadyExists.
+func WriteTemplate(path string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fault.Newf(fault.AlreadyExists, "", "%s is there already", path)
+	}
+	if err == nil {
+		_, err = file.WriteString(template)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		return fault.Wrap(fault.Invalid, fault.ReasonStorage, "the first configuration file cannot be written", err).
+			WithRemedy("check that this user may write to its directory, or name another with --config")
+	}
+	return nil
+}
+
+// MakeDataDir makes the data directory. Root's may be entered by others, because its database runs as another user; what is in
+// it may not.
+func MakeDataDir(dir layout.DataDir, root bool) error {
+	mode := fs.FileMode(0o700)
+	if root {
+		mode = 0o711
+	}
+	err := os.MkdirAll(filepath.Dir(string(dir)), 0o755) //nolint:gosec // It holds nothing, and the database's user must get through.
+	if err == nil {
+		if err = os.Mkdir(string(dir), mode); errors.Is(err, fs.ErrExist) {
+			err = nil
+		}
+	}
+	for _, sub := range []string{dir.LogDir(), dir.RunDir()} {
+		if err == nil {
+			err = os.MkdirAll(sub, 0o700)
+		}
+	}
+	if err != nil {
+		return fault.Wrap(fault.Invalid, fault.ReasonStorage, "the data directory cannot be used", err).
+			WithRemedy("name one that this user may write to with --data-dir or " + layout.DataDirVariable)
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"muxpost.dev/muxpost/cmd/muxpost/internal/settings"
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/db/local"
+	"muxpost.dev/muxpost/internal/layout"
+	"muxpost.dev/muxpost/internal/rpc"
+)
+
+const (
+	// maxSocketPath is the longest path of a unix socket, in bytes.
+	maxSocketPath = 107
+	// leastTmux is the oldest tmux that tmuxd works with.
+	leastMajor, leastMinor = 3, 3
+)
+
+// MaxSocketDir is the longest path, in bytes, of a directory that holds the sockets of tmux servers.
+const MaxSocketDir = maxSocketPath - len("/") - workitem.MaxTarget - len(".sock")
+
+// Problem is something that keeps the services from running.
+type Problem struct {
+	Kind fault.Kind
+	// What is wrong, and what a person can do; Remedy is empty when What says it all.
+	What, Remedy string
+}
+
+func problemOf(err error) Problem {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return Problem{f.Kind, f.WithRemedy("").Error(), f.Remedy}
+	}
+	return Problem{fault.Internal, err.Error(), ""}
+}
+
+// Tmux returns the version of tmux that tmuxd would run. One that is missing or too old is an error that says what to do.
+func Tmux(ctx context.Context, binary string) (string, error) {
+	const install = "install tmux 3.3 or newer: apt-get install tmux (Debian, Ubuntu), dnf install tmux (Fedora, RHEL), " +
+		"pacman -S tmux (Arch); or set tmuxd.tmux"
+	path, err := exec.LookPath(binary)
+	if err != nil {
+		return "", fault.Newf(fault.NotFound, fault.ReasonTmuxMissing, "tmux is not on the PATH (looked for %q)", binary).WithRemedy(install)
+	}
+	out, err := exec.CommandContext(ctx, path, "-V").Output()
+	if err != nil {
+		return "", fault.Wrap(fault.NotFound, fault.ReasonTmuxMissing, path+" cannot be run", err).WithRemedy(install)
+	}
+	text := strings.TrimSpace(string(out))
+	m := regexp.MustCompile(`^tmux (?:next-)?(\d+)\.(\d+)`).FindStringSubmatch(text)
+	if m == nil {
+		return text, nil // a build with a name of its own: tmuxd finds out
+	}
+	major, _ := strconv.Atoi(m[1])
+	minor, _ := strconv.Atoi(m[2])
+	if major < leastMajor || major == leastMajor && minor < leastMinor {
+		return text, fault.Newf(fault.NotFound, fault.ReasonTmuxMissing, "%s is %s, which is too old", path, text).WithRemedy(install)
+	}
+	return text, nil
+}
+
+// CheckSocketDir says when a directory's path is too long for the sockets of tmux servers.
+func CheckSocketDir(dir string) error {
+	if len(dir) <= MaxSocketDir {
+		return nil
+	}
+	return fault.Newf(fault.Invalid, fault.ReasonBadConfig,
+		"the path %s has %d bytes, and the sockets of tmux servers fit below one of at most %d", dir, len(dir), MaxSocketDir).
+		WithRemedy("set tmuxd.socket_dir to a short directory of your own, or name a shorter --data-dir")
+}
+
+// CheckAddress says when an address cannot be listened on, and who has it.
+func CheckAddress(address string) error {
+	listener, err := rpc.Listen(address)
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+// preflight returns everything that keeps the services from being started. running are those that need not be.
+func (s *Stack) preflight(ctx context.Context, running map[layout.Service]bool) []Problem {
+	var problems []Problem
+	add := func(err error) {
+		if err != nil {
+			problems = append(problems, problemOf(err))
+		}
+	}
+	if !running[layout.Tmuxd] {
+		_, err := Tmux(ctx, s.Tmuxd.Tmux)
+		add(err)
+		add(CheckSocketDir(s.Tmuxd.SocketDir))
+	}
+	add(s.checkPrograms(running))
+	if !running[layout.Dispatcher] && s.Dispatcher.Harness == "" {
+		add(fault.Newf(fault.Invalid, fault.ReasonBadConfig, "%s does not set dispatcher.harness", s.File).
+			WithRemedy("set it to what a first session shall run, such as fakeagent"))
+	}
+	database, err := s.Database()
+	add(err)
+	if err == nil && database.Local() && !postgresRuns(ctx, s.DataDir) {
+		_, err := local.Find()
+		add(err)
+	}
+	taken := map[string]layout.Service{}
+	for _, service := range layout.Services() {
+		address := s.Address(service)
+		if other, twice := taken[address]; twice {
+			add(fault.Newf(fault.Invalid, fault.ReasonBadConfig, "%s and %s would both listen on %s", other, service, address).
+				WithRemedy("give each an address of its own in " + s.File))
+			continue
+		}
+		taken[address] = service
+		if !running[service] {
+			add(s.foreign(service, CheckAddress(address)))
+		}
+	}
+	return problems
+}
+
+// foreign says of an address in use that it is not ours to stop.
+func (s *Stack) foreign(service layout.Service, err error) error {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Reason == fault.ReasonAddressTaken {
+		return f.WithRemedy(fmt.Sprintf("it was not started from %s: stop it, or set %s.listen in %s to another address",
+			s.DataDir, service, s.File))
+	}
+	return err
+}
+
+func (s *Stack) checkPrograms(running map[layout.Service]bool) error {
+	var missing []string
+	need := func(path string) {
+		if !IsProgram(path) {
+			missing = append(missing, path)
+		}
+	}
+	for _, service := range layout.Services() {
+		if !running[service] {
+			need(s.Binary(service))
+		}
+	}
+	if !running[layout.Tmuxd] {
+		need(s.Exec())
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fault.Newf(fault.NotFound, fault.ReasonBadConfig, "not there, or not programs: %s", strings.Join(missing, ", ")).
+		WithRemedy("install all programs of the same release into one directory, beside muxpost (" + filepath.Clean(s.BinDir) + ")")
+}
+
+// notReady makes one error of problems.
+func notReady(problems []Problem) error {
+	kind := problems[0].Kind
+	var b strings.Builder
+	b.WriteString("not ready, so nothing was started:")
+	for _, p := range problems {
+		if p.Kind == fault.Invalid {
+			kind = fault.Invalid
+		}
+		b.WriteString("\n  - " + strings.ReplaceAll(p.What, "\n", "\n    "))
+		if p.Remedy != "" {
+			b.WriteString("\n    what to do: " + p.Remedy)
+		}
+	}
+	return fault.New(kind, fault.ReasonBadConfig, b.String())
+}
+
+// notes are what is not wrong and yet will surprise.
+func notes(s *settings.Settings) []string {
+	var out []string
+	for _, m := range s.Mismatches() {
+		out = append(out, fmt.Sprintf("%s is %s, but %s is %s: events will wait until they agree", m.Key, m.Calls, m.Other, m.Listens))
+	}
+	return out
+}

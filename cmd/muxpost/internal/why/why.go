@@ -1,0 +1,197 @@
+// Package why explains the reasons that muxpost gives, in a sentence for a person: what each means, and what to do about it. It
+// is one table; a test holds it complete.
+//
+// It decides nothing, and knows none of the particulars of a case: those stand in the detail that comes with a reason.
+package why
+
+// Explanation explains a reason.
+type Explanation struct {
+	// Meaning is a sentence without its full stop.
+	Meaning string
+	// Remedy is what a person can do; empty where nothing is needed.
+	Remedy string
+}
+
+// Of returns the explanation of a reason, from whichever part of muxpost it came. It reports false for one that this build does
+// not know.
+func Of(reason string) (Explanation, bool) {
+	for _, table := range []map[string]Explanation{outcomes(), settled(), faults()} {
+		if e, ok := table[reason]; ok {
+			return e, true
+		}
+	}
+	return Explanation{}, false
+}
+
+const (
+	byItself = "nothing; it is looked at again by itself"
+	look     = "look at the agent with muxpost attach"
+	hostLog  = "if it lasts, see the log of tmuxd on the host"
+)
+
+// outcomes are the dispatcher's reasons: of steps, and of outcomes other than delivered.
+func outcomes() map[string]Explanation {
+	return map[string]Explanation{
+		"start":           {"nothing was known of the delivery yet, so the record and the host were asked first", ""},
+		"first":           {"the work item had no session yet, so its first one was started", ""},
+		"no_conversation": {"no conversation is recorded for the session, so there was none to resume and a new one was begun", ""},
+		"by_configuration": {
+			"the configuration wants sessions that come back to begin a new conversation",
+			"set dispatcher.resume to true to have them resumed",
+		},
+		"cannot_resume": {"the harness cannot resume a conversation, so a new one was begun", ""},
+		"bad_conversation_id": {
+			"the recorded conversation id is malformed and never reaches a command line, so a new conversation was begun",
+			"",
+		},
+		"resume_failed": {
+			"the old conversation could not be resumed, so a new one was begun",
+			"the old one is kept in the session's lineage",
+		},
+		"started": {"a session was started", ""},
+		"stamp_proves_ours": {
+			"a living session without a record carries muxpost's stamp for this work item, so it was taken into the " +
+				"record",
+			"",
+		},
+		"another_incarnation": {"the living session is ours but a later one than the recorded, so the record was brought up to date", ""},
+		"session_lives":       {"the agent lives, so the event was put into it", ""},
+		"occupant_lives": {
+			"a living agent of this work item was found when one was about to be started, so nothing was started and the " +
+				"event went into it",
+			"",
+		},
+
+		"starting": {"the agent was started and has not shown yet that it took its first message", byItself},
+		"session_holds": {
+			"the agent lives and something in its terminal is in the way: a draft, a dialog, or a turn under way",
+			look + " and finish or clear what stands there; the event goes in by itself afterwards",
+		},
+		"not_ready": {"the agent lives and the box to type into is not there yet", byItself + "; if it lasts, " + look},
+		"host_unreachable": {
+			"the host did not answer, so nothing is concluded and nothing is started elsewhere",
+			"see that tmuxd runs there (muxpost status); no try is spent meanwhile",
+		},
+		"tmux_no_answer":  {"the session's tmux server did not answer, which says nothing about the agent", byItself + "; " + hostLog},
+		"spawn_no_answer": {"whether a session was started is not known, or it could not be done now", byItself + "; " + hostLog},
+		"session_detached": {
+			"the agent's process lives on without its session, and nothing is started beside a living agent",
+			"end that process on the host, or wait until it ends; the session comes back by itself afterwards",
+		},
+		"session_ended": {"the session ended just as the event was to be put into it", byItself},
+		"harness_exited": {
+			"the agent's program ended right after its start",
+			"run it by hand on the host, in the session's directory, and see what it says",
+		},
+		"spawn_refused": {
+			"the host will not start what was asked for: no such harness, directory or resume",
+			"correct tmuxd.harnesses or tmuxd.directory on the host, or dispatcher.harness",
+		},
+		"spawn_error":   {"starting the session failed on the host", "see the log of tmuxd there"},
+		"paste_refused": {"the session did not take the text: it is another one than was meant, or cannot take several lines", look},
+		"paste_error":   {"putting the text into the agent failed on the host", "see the log of tmuxd there"},
+		"no_evidence": {
+			"the text was typed, and nothing shows yet whether the agent took it; it is never typed twice",
+			look + "; evidence is looked for by itself for ten minutes",
+		},
+		"session-occupied": {
+			"the session's name belongs to something that is not muxpost's, or to remains that cannot be cleared; nothing " +
+				"was killed",
+			"free the name on the host if nobody needs what is there; the remedy of the delivery has the command",
+		},
+		"spawn_forbidden": {
+			"policy allows no first session for this kind of event",
+			"start a session for the work item by hand, or change the policy",
+		},
+		"lease_held": {"another process was at work on this work item or this source", byItself},
+		"deadline":   {"the time for one call ran out before the end was known", byItself},
+	}
+}
+
+// settled are the ledger's own reasons, and those of the policy that judges events as they come in.
+func settled() map[string]Explanation {
+	return map[string]Explanation{
+		"unconfirmed": {
+			"the text was typed, and within ten minutes nothing showed whether the agent took it; it is not typed again by " +
+				"itself",
+			look + " to see whether it is there; if not, send it again with muxpost send",
+		},
+		"baselined": {"it was there before the work item was first seen, so it went along as context and is no event", ""},
+		"unauthorised": {
+			"its author is not among those who may steer agents",
+			"if that is wrong, add the login to the source's authors in the configuration; the comment counts again once " +
+				"it is edited",
+		},
+		"own": {"muxpost wrote it itself", ""},
+		"bot": {"a machine wrote it, and machines do not steer agents: two that answer each other would never end", ""},
+	}
+}
+
+// faults are the reasons of errors, which the ledger keeps where a request was answered with one, and the kinds of errors that
+// have no reason.
+func faults() map[string]Explanation {
+	return map[string]Explanation{
+		"bad_work_item":   {"the work item is not written as github:[host/]owner/repo#n", "write it so and send the event again"},
+		"bad_delivery_id": {"the delivery id has characters or a length that are not allowed", "copy it from muxpost ledger"},
+		"bad_text":        {"the text is not valid UTF-8", "convert it, for example with iconv"},
+		"text_empty":      {"nothing is left of the text once what cannot be typed is removed", "send some text"},
+		"text_too_large":  {"the text is larger than the limit", "put it into a file and send a message that names the file"},
+		"bad_argument":    {"a part of the request was malformed; the detail names it", ""},
+		"bad_config": {
+			"the configuration has an unknown key or a value that cannot be used",
+			"correct it; muxpost doctor names the line",
+		},
+		"unknown_harness": {
+			"the host's table has no harness of that name",
+			"add it under tmuxd.harnesses on the host, or name another",
+		},
+		"directory_missing": {"the working directory does not exist on the host", "make it, or set tmuxd.make_directory"},
+		"directory_outside_roots": {
+			"the working directory is not below a configured root",
+			"add a root under tmuxd.roots, or choose another directory",
+		},
+		"target_collision": {
+			"two work items would have the same session name, and two never share one",
+			"this should not happen by chance: report it",
+		},
+		"delivery_mismatch":  {"the delivery id is known with another text or another work item", "send it as a new event"},
+		"delivery_not_found": {"no delivery has this id", "muxpost ledger and muxpost deliveries list those that are known"},
+		"session_not_found":  {"no session is recorded for this work item", "an event for it starts one: muxpost send"},
+		"source_not_found":   {"no source has this name", "see poller.sources in the configuration"},
+		"older_token":        {"a later run has taken over, so the older one was refused", byItself},
+		"lease_lost":         {"the lease ended before the act did, so another run goes on with it", byItself},
+		"storage": {
+			"a directory could not be written",
+			"see that the disk is not full and the data directory is this user's: muxpost doctor",
+		},
+		"database":     {"the database did not answer", "see muxpost status; events are kept and go on afterwards"},
+		"tmux_missing": {"tmux was not found on the host, or cannot be run", "install tmux 3.3 or newer there"},
+		"dispatcher_unreachable": {
+			"the dispatcher did not answer, so the event waits; no try is spent",
+			"see muxpost status, and start what is down with muxpost up",
+		},
+		"rate_limited":       {"the upstream limit is used up", byItself + " once the limit allows it; a token raises the limit"},
+		"source_unreachable": {"the source did not answer", byItself},
+		"source_refused": {
+			"the source refused the request: a wrong token, a missing permission, or no such repository",
+			"correct the token or the repository in the configuration",
+		},
+		"address_taken": {"the address to listen on is in use", "stop who has it, or choose another"},
+		"not_loopback": {
+			"the address is not loopback, and nothing listens beyond it without credentials",
+			"listen on 127.0.0.1 or a unix socket",
+		},
+		"panic": {"a part of muxpost crashed on it", "this is a bug: report it with the log"},
+
+		"internal":        {"a part of muxpost failed on it", "see the logs; if it lasts, report it"},
+		"invalid":         {"the request can never succeed as it was made; the detail says why", ""},
+		"not_found":       {"something that was named is not there; the detail says what", ""},
+		"conflict":        {"it contradicts what is already recorded; the detail says how", ""},
+		"already_exists":  {"what was to be made is there already", ""},
+		"fenced":          {"a later run has taken over, so the older one was refused", byItself},
+		"throttled":       {"a limit was reached", byItself},
+		"unavailable":     {"somebody did not answer, so what happened is not known", byItself},
+		"unauthenticated": {"the caller has no name", "check the certificates or the token"},
+		"denied":          {"the caller may not do this", "check its role"},
+	}
+}

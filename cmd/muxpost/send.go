@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/prompt"
+	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/core/workitem"
+	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+)
+
+const (
+	// waitPause is the time between two looks at an event that is waited for.
+	waitPause = 250 * time.Millisecond
+	// defaultWait is how long --wait waits unless told otherwise.
+	defaultWait = 5 * time.Minute
+)
+
+type sendOptions struct {
+	dryRun, wait bool
+	key, harness string
+	timeout      time.Duration
+}
+
+func sendCommand(a *app) *cobra.Command {
+	var o sendOptions
+	c := &cobra.Command{
+		Use: "send ITEM TEXT|-", Short: "Send a message to the agent of a work item; it is started if there is none",
+		Args: args(1, 2, "put the text in quotes, or write - to read it from standard input"),
+		Example: `  muxpost send github:octo/widget#7 "please look at the failing test"
+  muxpost send --wait github:octo/widget#7 - < message.txt`,
+		RunE: func(cmd *cobra.Command, given []string) error { return a.send(cmd.Context(), given, o) },
+	}
+	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "check everything and send nothing")
+	c.Flags().StringVar(&o.key, "key", "", "idempotency `KEY`: a second send with the same key is the first one again")
+	c.Flags().StringVar(&o.harness, "harness", "", "what to start if the item has no session yet, instead of the configured one")
+	c.Flags().BoolVar(&o.wait, "wait", false, "follow it until it ends; exit code 0 only when it was delivered")
+	c.Flags().DurationVar(&o.timeout, "timeout", defaultWait, "how long --wait waits")
+	a.jsonFlag(c)
+	return c
+}
+
+func (a *app) send(ctx context.Context, given []string, o sendOptions) error {
+	ref, err := workitem.Parse(given[0])
+	if err != nil {
+		return err
+	}
+	if len(given) < 2 {
+		return fault.New(fault.Invalid, fault.ReasonBadArgument, "there is no text to send").
+			WithRemedy("put it in quotes behind the work item, or write - to read it from standard input")
+	}
+	text := given[1]
+	if text == "-" {
+		if text, err = readText(a.stdin); err != nil {
+			return err
+		}
+	}
+	// What the poller would refuse is refused here, so that nothing of it leaves this process.
+	if _, _, err := prompt.Clean(text); err != nil {
+		return err
+	}
+	if o.timeout <= 0 {
+		return fault.New(fault.Invalid, fault.ReasonBadArgument, "--timeout must be above zero")
+	}
+	s, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var answer *pollerv1.SubmitResponse
+	err = s.poller(ctx, callTime, func(ctx context.Context, c pollerv1.PollerServiceClient) (err error) {
+		answer, err = c.Submit(ctx, &pollerv1.SubmitRequest{
+			WorkItem: ref.String(), Text: text, IdempotencyKey: o.key, DryRun: o.dryRun, Harness: o.harness,
+		})
+		return err
+	})
+	if err != nil {
+		return a.sendFault(err, o)
+	}
+	if o.wait && !o.dryRun {
+		return a.sendAndWait(ctx, s, answer, o)
+	}
+	if a.json {
+		return view.JSON(a.stdout, answer)
+	}
+	a.sent(answer, ref, o)
+	return nil
+}
+
+// sendFault says of silence that the event may be in the ledger all the same.
+func (a *app) sendFault(err error, o sendOptions) error {
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Reason != fault.ReasonDeadline || o.dryRun {
+		return err
+	}
+	remedy := "whether it was taken is not known: see muxpost ledger before sending it again"
+	if o.key != "" {
+		remedy = "whether it was taken is not known; sending it again with the same --key is safe"
+	}
+	return f.WithRemedy(remedy)
+}
+
+func (a *app) sent(answer *pollerv1.SubmitResponse, ref workitem.Ref, o sendOptions) {
+	e := answer.GetEntry()
+	switch {
+	case o.dryRun && answer.GetExisted():
+		a.say("this key was used before: sending it would change nothing; it is delivery %s, %s", e.GetDeliveryId(),
+			view.LedgerState(e.GetState()))
+	case o.dryRun:
+		a.say("it could be sent to %s (session %s); nothing was sent", ref, ref.Target())
+	case answer.GetExisted():
+		a.say("this key was used before: it is delivery %s, %s", e.GetDeliveryId(), view.LedgerState(e.GetState()))
+	default:
+		a.say("sent to %s as delivery %s", ref, e.GetDeliveryId())
+	}
+	if !o.dryRun {
+		a.say("  muxpost explain %s   says what became of it", e.GetDeliveryId())
+	}
+}
+
+// readText reads a message, and no more than can be sent.
+func readText(r io.Reader) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(r, prompt.MaxText+1))
+	if err != nil {
+		return "", fault.Wrap(fault.Invalid, fault.ReasonBadArgument, "standard input cannot be read", err)
+	}
+	if len(data) > prompt.MaxText {
+		return "", fault.Newf(fault.Invalid, fault.ReasonTextTooLarge,
+			"the text on standard input is larger than the limit of %d bytes", prompt.MaxText).
+			WithRemedy("shorten it, or put it into a file and send a message that names the file")
+	}
+	return string(data), nil
+}
+
+// sendAndWait follows an event until it ends. Only a delivery is a success.
+func (a *app) sendAndWait(ctx context.Context, s *services, answer *pollerv1.SubmitResponse, o sendOptions) error {
+	e := answer.GetEntry()
+	fmt.Fprintf(a.stderr, "delivery %s\n", e.GetDeliveryId()) //nolint:errcheck // Progress only.
+	waiting, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	last, away := "", false
+	for waits(e.GetState()) {
+		if line := waitLine(e); line != last {
+			a.warn("  %s", line)
+			last = line
+		}
+		timer := time.NewTimer(waitPause)
+		select {
+		case <-timer.C:
+		case <-waiting.Done():
+			timer.Stop()
+			if ctx.Err() != nil {
+				return fmt.Errorf("interrupted while it is still %s; it stays in the ledger and goes on by itself (muxpost explain %s)",
+					waitLine(e), e.GetDeliveryId())
+			}
+			return fmt.Errorf("after %v it is still %s; it stays in the ledger and goes on by itself (muxpost explain %s)",
+				o.timeout, waitLine(e), e.GetDeliveryId())
+		}
+		next, err := s.entry(waiting, e.GetDeliveryId())
+		switch {
+		case waiting.Err() != nil || err == nil && next == nil:
+		case err != nil && fault.KindOf(err) != fault.Unavailable:
+			return err
+		case err != nil && !away:
+			a.warn("  the poller does not answer; waiting for it")
+		case err == nil:
+			e = next
+		}
+		away = err != nil
+	}
+	if a.json {
+		if err := view.JSON(a.stdout, e); err != nil {
+			return err
+		}
+	} else {
+		p := a.printer()
+		word := view.LedgerState(e.GetState())
+		p.Line("%s  %s", p.Paint(view.ToneOf(word), word), view.Clean(e.GetDetail()))
+	}
+	if e.GetState() != pollerv1.LedgerState_LEDGER_STATE_DELIVERED {
+		return fmt.Errorf("it was not delivered: %s (muxpost explain %s says more)", waitLine(e), e.GetDeliveryId())
+	}
+	return nil
+}
+
+func waits(s pollerv1.LedgerState) bool {
+	return s == pollerv1.LedgerState_LEDGER_STATE_PENDING || s == pollerv1.LedgerState_LEDGER_STATE_LEASED ||
+		s == pollerv1.LedgerState_LEDGER_STATE_HELD
+}
+
+func waitLine(e *pollerv1.LedgerEntry) string {
+	line := view.LedgerState(e.GetState())
+	if e.GetReason() != "" {
+		line += " (" + view.Clean(e.GetReason()) + ")"
+	}
+	return line
+}
+
+func badDeliveryID(id string) error {
+	if session.ValidDeliveryID(id) {
+		return nil
+	}
+	return fault.Newf(fault.Invalid, fault.ReasonBadDeliveryID, "%q is not a delivery id", view.Clip(id, 70)).
+		WithRemedy("copy it from muxpost ledger: 8 to 64 characters of a-z, 0-9, - and _")
+}

@@ -1,0 +1,14 @@
+//go:build unix
+
+package main
+
+import "golang.org/x/sys/unix"
+
+// freeSpace returns how many bytes this user may still write below a directory.
+func freeSpace(dir string) (uint64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, err
+	}
+	return uint64(s.Bavail) * uint64(s.Bsize), nil //nolint:unconvert // The types differ between systems.
+}

@@ -1,0 +1,333 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"muxpost.dev/muxpost/cmd/muxpost/internal/stack"
+	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/db"
+	"muxpost.dev/muxpost/db/migrations"
+	"muxpost.dev/muxpost/internal/layout"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+)
+
+const (
+	// statusTime bounds each question of a status.
+	statusTime = 3 * time.Second
+	// countMost is how many rows of a state are counted, and shownWaits how many that wait are shown.
+	countMost  = 5000
+	shownWaits = 10
+)
+
+// report is everything that muxpost status tells.
+type report struct {
+	DataDir  string          `json:"data_dir"`
+	Config   string          `json:"config"`
+	Services []serviceReport `json:"services"`
+	Postgres postgresReport  `json:"postgres"`
+	Sources  []sourceReport  `json:"sources"`
+	// Ledger and Sessions count by state; nil when the service that knows does not answer.
+	Ledger   map[string]int `json:"ledger"`
+	Sessions map[string]int `json:"sessions"`
+	Waiting  []waitReport   `json:"waiting"`
+	Agents   []stack.Agent  `json:"agents"`
+	Problems []string       `json:"problems"`
+}
+
+type serviceReport struct {
+	Service string     `json:"service"`
+	State   string     `json:"state"` // healthy, unhealthy, down
+	Detail  string     `json:"detail,omitempty"`
+	Version string     `json:"version,omitempty"`
+	PID     int        `json:"pid,omitempty"`
+	Since   *time.Time `json:"since,omitempty"`
+	Address string     `json:"address"`
+}
+
+type postgresReport struct {
+	State    string `json:"state"` // running, down, unknown
+	Detail   string `json:"detail"`
+	Database string `json:"database,omitempty"`
+	Local    bool   `json:"local"`
+	PID      int    `json:"pid,omitempty"`
+}
+
+type sourceReport struct {
+	Name         string     `json:"name"`
+	Repositories []string   `json:"repositories"`
+	LastLook     *time.Time `json:"last_look,omitempty"`
+	LastSuccess  *time.Time `json:"last_success,omitempty"`
+	LastError    string     `json:"last_error,omitempty"`
+}
+
+type waitReport struct {
+	DeliveryID string     `json:"delivery_id"`
+	WorkItem   string     `json:"work_item"`
+	State      string     `json:"state"`
+	Reason     string     `json:"reason,omitempty"`
+	Detail     string     `json:"detail,omitempty"`
+	NextLook   *time.Time `json:"next_look,omitempty"`
+}
+
+func statusCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use: "status", Short: "Show what runs, what waits and why; works when things are down", Args: args(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.dial()
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			r := a.status(cmd.Context(), s)
+			if a.json {
+				return a.values(r)
+			}
+			r.print(a.printer())
+			return nil
+		},
+	}
+	a.jsonFlag(c)
+	return c
+}
+
+// status asks everybody at once; who does not answer costs no more than statusTime.
+func (a *app) status(ctx context.Context, s *services) report {
+	r := report{DataDir: string(s.DataDir), Config: s.File, Services: make([]serviceReport, len(layout.Services())), Problems: []string{}}
+	if !s.Found {
+		r.Config = ""
+	}
+	var wait sync.WaitGroup
+	for i, service := range layout.Services() {
+		wait.Go(func() { r.Services[i] = serviceStatus(ctx, s, service) })
+	}
+	wait.Go(func() { r.Postgres = postgresStatus(ctx, s) })
+	wait.Wait()
+	st := a.stack(s.Settings)
+	var err error
+	if r.Agents, err = st.Agents(); err != nil {
+		r.Problems = append(r.Problems, "agents: "+err.Error())
+	}
+	r.Sources = sourceStatus(s)
+	r.countLedger(ctx, s)
+	r.countSessions(ctx, s)
+	return r
+}
+
+func serviceStatus(ctx context.Context, s *services, service layout.Service) serviceReport {
+	r := serviceReport{Service: string(service), State: "down", Address: s.Address(service)}
+	found := stack.Find(s.DataDir, service)
+	if found.Life == stack.Running {
+		r.PID, r.Version, r.Since, r.Address = found.Process.Pid, found.Version, &found.StartedAt, found.Address
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	err := stack.Health(ctx, service, r.Address)
+	switch {
+	case err == nil:
+		r.State = "healthy"
+		if found.Life != stack.Running {
+			r.Detail = "it was not started from this data directory"
+		}
+	case found.Life == stack.Running:
+		r.State, r.Detail = "unhealthy", messageOf(err)
+	case found.Life == stack.Ended:
+		r.Detail = fmt.Sprintf("it had been started and ended (pid %d); see %s, then muxpost up", found.Process.Pid, s.DataDir.Log(service))
+	case found.Life == stack.Unclear:
+		r.Detail = found.Problem
+	default:
+		r.Detail = "start it with muxpost up"
+	}
+	return r
+}
+
+// messageOf is an error's text without its remedy.
+func messageOf(err error) string {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f.WithRemedy("").Error()
+	}
+	return err.Error()
+}
+
+func postgresStatus(ctx context.Context, s *services) postgresReport {
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	database, err := s.Database()
+	if err != nil {
+		return postgresReport{State: "unknown", Detail: err.Error()}
+	}
+	r := postgresReport{State: "down", Local: database.Local()}
+	url := database.URL
+	if database.Local() {
+		cluster, err := stack.AttachPostgres(ctx, s.DataDir)
+		if err != nil {
+			r.Detail = messageOf(err)
+			return r
+		}
+		r.PID, url = cluster.Pid(), cluster.URL(layout.Database)
+	}
+	r.Database, _ = db.Describe(url)
+	pool, err := db.Open(ctx, db.Config{URL: url, AppName: "muxpost-status", MaxConns: 2})
+	if err != nil {
+		r.Detail = messageOf(err)
+		return r
+	}
+	defer pool.Close()
+	r.State, r.Detail = "running", "its schema is that of this release"
+	if err := migrations.Check(ctx, pool); err != nil {
+		r.Detail = err.Error()
+	}
+	return r
+}
+
+func (r *report) countLedger(ctx context.Context, s *services) {
+	counts := map[string]int{}
+	for n := 1; n < len(pollerv1.LedgerState_name); n++ {
+		state := pollerv1.LedgerState(n)
+		limit := countMost
+		rows, err := s.ledger(ctx, "", state, limit)
+		if err != nil {
+			r.Problems = append(r.Problems, "ledger: "+messageOf(err))
+			return
+		}
+		counts[view.LedgerState(state)] = len(rows.GetEntries())
+		if waits(state) {
+			for _, e := range rows.GetEntries() {
+				r.Waiting = append(r.Waiting, waitReport{DeliveryID: e.GetDeliveryId(), WorkItem: e.GetWorkItem(), State: view.LedgerState(state),
+					Reason: e.GetReason(), Detail: e.GetDetail(), NextLook: timeOf(e.GetNextLook())})
+			}
+		}
+	}
+	r.Ledger = counts
+}
+
+func timeOf(t *timestamppb.Timestamp) *time.Time {
+	if t == nil {
+		return nil
+	}
+	at := t.AsTime()
+	return &at
+}
+
+func (r *report) countSessions(ctx context.Context, s *services) {
+	all, err := s.sessions(ctx, "", maxPage, false)
+	if err != nil {
+		r.Problems = append(r.Problems, "sessions: "+messageOf(err))
+		return
+	}
+	r.Sessions = map[string]int{}
+	for n := 1; n < len(dispatcherv1.SessionState_name); n++ {
+		r.Sessions[view.SessionState(dispatcherv1.SessionState(n))] = 0
+	}
+	for _, session := range all.GetSessions() {
+		r.Sessions[view.SessionState(session.GetState())]++
+	}
+}
+
+func (r report) print(p view.Printer) {
+	config := r.Config
+	if config == "" {
+		config = "no configuration yet"
+	}
+	p.Line("%s  %s", p.Paint(view.Bold, r.DataDir), config)
+	var rows [][]view.Cell
+	for _, s := range r.Services {
+		pid, since := "", ""
+		if s.PID > 0 {
+			pid = fmt.Sprint(s.PID)
+		}
+		if s.Since != nil {
+			since = p.Ago(*s.Since)
+		}
+		rows = append(rows, []view.Cell{view.Text(s.Service), {Text: s.State, Tone: view.ToneOf(s.State)}, view.Text(s.Version), view.Text(pid),
+			view.Text(since), view.Text(s.Address), view.Text(s.Detail)})
+	}
+	pid := ""
+	if r.Postgres.PID > 0 {
+		pid = fmt.Sprint(r.Postgres.PID)
+	}
+	rows = append(rows, []view.Cell{view.Text("postgres"), {Text: r.Postgres.State, Tone: view.ToneOf(r.Postgres.State)}, view.Text(""),
+		view.Text(pid), view.Text(""), view.Text(map[bool]string{true: "local", false: "named"}[r.Postgres.Local]), view.Text(r.Postgres.Detail)})
+	p.Table("", []string{"SERVICE", "STATE", "VERSION", "PID", "STARTED", "ADDRESS", ""}, rows)
+	p.Line("")
+	r.printSources(p)
+	p.Line("%s  %s", label(p, "ledger"), tally(p, r.Ledger, ledgerStates()))
+	p.Line("%s  %s", label(p, "sessions"), tally(p, r.Sessions, []string{"live", "dead", "absent", "unknown"}))
+	p.Line("%s  %s", label(p, "agents"), count(len(r.Agents), "tmux server runs on this host", "tmux servers run on this host"))
+	r.printWaiting(p)
+}
+
+func (r report) printSources(p view.Printer) {
+	if len(r.Sources) == 0 {
+		p.Line("%s  none configured: events come by hand alone (muxpost send)", label(p, "sources"))
+		return
+	}
+	for i, s := range r.Sources {
+		state := "not looked at yet, as far as the traces tell"
+		switch {
+		case s.LastLook == nil:
+		case s.LastError != "":
+			state = p.Paint(view.Bad, "failed "+p.Ago(*s.LastLook)) + ": " + view.Clip(s.LastError, 100)
+			if s.LastSuccess != nil {
+				state += "; last read " + p.Ago(*s.LastSuccess)
+			}
+		default:
+			state = p.Paint(view.Good, "read "+p.Ago(*s.LastLook))
+		}
+		p.Line("%s  %s (%s): %s", label(p, map[bool]string{true: "sources"}[i == 0]), s.Name, strings.Join(s.Repositories, ", "), state)
+	}
+}
+
+func tally(p view.Printer, counts map[string]int, order []string) string {
+	if counts == nil {
+		return p.Paint(view.Warn, "not known: the service that knows does not answer")
+	}
+	var words []string
+	for _, state := range order {
+		if n := counts[state]; n > 0 {
+			text := fmt.Sprintf("%d %s", n, state)
+			if n >= countMost {
+				text = fmt.Sprintf("%d or more %s", n, state)
+			}
+			words = append(words, p.Paint(view.ToneOf(state), text))
+		}
+	}
+	if len(words) == 0 {
+		return "none"
+	}
+	return strings.Join(words, ", ")
+}
+
+func (r report) printWaiting(p view.Printer) {
+	if len(r.Waiting) == 0 {
+		return
+	}
+	p.Line("\n%s", p.Paint(view.Bold, "waiting"))
+	for _, w := range r.Waiting[:min(len(r.Waiting), shownWaits)] {
+		next := ""
+		if w.NextLook != nil && w.NextLook.After(p.Now) {
+			next = ", looked at " + p.Ago(*w.NextLook)
+		}
+		reason := w.State
+		if w.Reason != "" {
+			reason += " (" + view.Clean(w.Reason) + ")"
+		}
+		p.Line("  %s  %s  %s%s", w.DeliveryID, view.Clean(w.WorkItem), p.Paint(view.ToneOf(w.State), reason), next)
+		if w.Detail != "" {
+			p.Line("      %s", view.Clip(w.Detail, 160))
+		}
+	}
+	if left := len(r.Waiting) - shownWaits; left > 0 {
+		p.Line("  and %d more: muxpost ledger --state pending, and --state held", left)
+	}
+}

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"muxpost.dev/muxpost/cmd/muxpost/internal/settings"
+	"muxpost.dev/muxpost/cmd/muxpost/internal/stack"
+	"muxpost.dev/muxpost/db/local"
+	"muxpost.dev/muxpost/internal/layout"
+	"muxpost.dev/muxpost/internal/run"
+)
+
+// programs builds every program of a release once a test run.
+var programs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "muxbin")
+	if err != nil {
+		return "", err
+	}
+	programsDir = dir
+	const module = "muxpost.dev/muxpost/"
+	for name, path := range map[string]string{
+		"muxpost": "cmd/muxpost", "muxpost-exec": "cmd/muxpost-exec", "muxpost-tmuxd": "services/tmuxd",
+		"muxpost-dispatcher": "services/dispatcher", "muxpost-poller": "services/poller", "fakeagent": "test/fakeagent",
+	} {
+		if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, name), module+path).CombinedOutput(); err != nil {
+			return dir, errors.New(string(out))
+		}
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if programsDir != "" {
+		os.RemoveAll(programsDir)
+	}
+	os.Exit(code)
+}
+
+// programsDir is where the programs were built; empty when no test asked for them.
+var programsDir string
+
+// installation is a whole muxpost with everything real, in a directory of its own.
+type installation struct {
+	t        *testing.T
+	bin, dir string
+}
+
+func newInstallation(t *testing.T) *installation {
+	t.Helper()
+	missing := ""
+	if _, err := exec.LookPath("tmux"); err != nil {
+		missing = "tmux is not installed"
+	}
+	if _, err := local.Find(); err != nil {
+		missing = err.Error()
+	}
+	if missing != "" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(missing)
+		}
+		t.Skip(missing)
+	}
+	bin, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "mux")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The database may run as another user, who must get through.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	i := &installation{t: t, bin: bin, dir: dir}
+	t.Cleanup(i.remove)
+	return i
+}
+
+// remove ends everything that the installation started, agents included.
+func (i *installation) remove() {
+	if out, code := i.run("down"); code != 0 {
+		i.t.Errorf("the end: %d\n%s", code, out)
+	}
+	sockets, _ := filepath.Glob(filepath.Join(i.dir, "tmuxd", "*.sock"))
+	for _, socket := range sockets {
+		if stack.Listens(socket) == stack.Somebody {
+			_ = exec.Command("tmux", "-N", "-S", socket, "kill-server").Run()
+		}
+	}
+	os.RemoveAll(i.dir)
+}
+
+// config writes a configuration in which nothing can collide with another test's.
+func (i *installation) config(more string) {
+	i.t.Helper()
+	text := strings.ReplaceAll(strings.ReplaceAll(`tmuxd: {listen: 'unix:DIR/t.sock'MORE}
+dispatcher: {listen: 'unix:DIR/d.sock', harness: fakeagent, host: {address: 'unix:DIR/t.sock'}}
+poller: {listen: 'unix:DIR/p.sock', dispatcher: 'unix:DIR/d.sock'}
+`, "DIR", i.dir), "MORE", more)
+	if err := os.WriteFile(filepath.Join(i.dir, "muxpost.yaml"), []byte(text), 0o600); err != nil {
+		i.t.Fatal(err)
+	}
+}
+
+// run runs muxpost and returns what it wrote and its exit code.
+func (i *installation) run(line ...string) (string, int) {
+	i.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(i.bin, "muxpost"), append([]string{"--data-dir", i.dir}, line...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Env = append(os.Environ(), layout.ConfigVariable+"=", layout.DatabaseURLVariable+"=")
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		i.t.Fatalf("muxpost %v: %v", line, err)
+	}
+	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+// must is run for what has to succeed and say something.
+func (i *installation) must(want string, line ...string) string {
+	i.t.Helper()
+	out, code := i.run(line...)
+	if code != 0 || !strings.Contains(out, want) {
+		i.t.Fatalf("muxpost %v: exit code %d, and %q expected in\n%s", line, code, want, out)
+	}
+	return out
+}
+
+func TestUp_CarriesAnEventToAnAgentAndDownLeavesItAlone(t *testing.T) {
+	i := newInstallation(t)
+	i.config("")
+	i.must("0 failed", "doctor")
+	i.must("poller      healthy", "up")
+	i.must("nothing was started", "up")
+	i.must("nothing was sent", "send", "--dry-run", "github:octo/widget#7", "hello")
+	i.must("delivered", "send", "--wait", "--timeout", "60s", "--key", "k1", "github:octo/widget#7", "hello")
+	i.must("used before", "send", "--key", "k1", "github:octo/widget#7", "hello")
+
+	var ledger struct{ Entries []struct{ DeliveryID string } }
+	if err := json.Unmarshal([]byte(i.must("DELIVERED", "ledger", "--json")), &ledger); err != nil || len(ledger.Entries) != 1 {
+		t.Fatalf("%v, %+v", err, ledger)
+	}
+	id := ledger.Entries[0].DeliveryID
+	i.must("live", "sessions")
+	i.must(id, "deliveries", "github:octo/widget#7")
+	i.must("session.spawned", "events", "--delivery", id)
+	i.must("trace", "explain", id)
+	attach := i.must("loop-octo-widget-7.sock", "attach", "--print", "github:octo/widget#7")
+	i.must("1 delivered", "status")
+	i.must("0 failed", "doctor")
+
+	i.dispatcherDies()
+	i.must("1 agent lives", "down")
+	i.must("nothing runs", "down")
+	i.must("deliver.Deliver", "trace", id)
+	if out, code := i.run("explain", id); code != run.ExitUnavailable {
+		t.Errorf("with all down: %d\n%s", code, out)
+	}
+	if again := i.must("loop-octo-widget-7.sock", "attach", "--print", "github:octo/widget#7"); !strings.Contains(again, attach) {
+		t.Errorf("%q, and %q before", again, attach)
+	}
+	i.comesBack()
+}
+
+// dispatcherDies kills the dispatcher: status and doctor say so, and up starts that one alone.
+func (i *installation) dispatcherDies() {
+	i.t.Helper()
+	found := stack.Find(layout.DataDir(i.dir), layout.Dispatcher)
+	if err := syscall.Kill(found.Process.Pid, syscall.SIGKILL); err != nil {
+		i.t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for stack.Find(layout.DataDir(i.dir), layout.Dispatcher).Life != stack.Ended {
+		if time.Now().After(deadline) {
+			i.t.Fatal("a killed process does not end")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	i.must("had been started and ended", "status")
+	if out, code := i.run("doctor"); code != run.ExitFailed || !strings.Contains(out, "dispatcher does not run") {
+		i.t.Errorf("doctor: %d\n%s", code, out)
+	}
+	out := i.must("dispatcher  healthy", "up")
+	if !strings.Contains(out, "tmuxd       runs already") || !strings.Contains(out, "had ended") {
+		i.t.Errorf("%s", out)
+	}
+}
+
+// comesBack starts everything again, and the next event goes into the agent that lived on.
+func (i *installation) comesBack() {
+	i.t.Helper()
+	i.must("healthy", "up")
+	i.must("delivered", "send", "--wait", "--timeout", "60s", "github:octo/widget#7", "again")
+	i.must("pasted", "deliveries")
+}
+
+func TestUp_StopsWhatItStartedWhenAServiceDoesNotComeUp(t *testing.T) {
+	i := newInstallation(t)
+	i.config(", width: 1")
+	out, code := i.run("up")
+	if code != run.ExitUsage || !strings.Contains(out, "tmuxd.width") || !strings.Contains(out, "stopping what was started") {
+		t.Errorf("%d\n%s", code, out)
+	}
+	for _, service := range layout.Services() {
+		if found := stack.Find(layout.DataDir(i.dir), service); found.Life != stack.NeverStarted {
+			t.Errorf("%s: %+v", service, found)
+		}
+	}
+	if _, err := local.Attach(t.Context(), layout.DataDir(i.dir).Postgres()); err == nil {
+		t.Error("the database still runs")
+	}
+	i.config("")
+	i.must("healthy", "up")
+}
+
+// The template is loaded by the services' own loaders; only the addresses are changed, so that nothing collides.
+func TestUp_WorksWithTheFirstConfiguration(t *testing.T) {
+	i := newInstallation(t)
+	text := settings.Template()
+	for section, with := range map[string]string{
+		"tmuxd:\n":      "tmuxd:\n  listen: unix:DIR/t.sock\n",
+		"dispatcher:\n": "dispatcher:\n  listen: unix:DIR/d.sock\n  host: {address: 'unix:DIR/t.sock'}\n",
+		"poller:\n":     "poller:\n  listen: unix:DIR/p.sock\n  dispatcher: unix:DIR/d.sock\n",
+	} {
+		if strings.Count(text, section) != 1 {
+			t.Fatalf("%q is not there once", section)
+		}
+		text = strings.Replace(text, section, strings.ReplaceAll(with, "DIR", i.dir), 1)
+	}
+	if err := os.WriteFile(filepath.Join(i.dir, "muxpost.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	i.must("healthy", "up")
+	i.must("has the schema", "migrate")
+}
