@@ -76,7 +76,7 @@ func serve(ctx context.Context) error {
 		return fault.Wrap(fault.Unavailable, fault.ReasonTmuxMissing, "tmux cannot be run", err)
 	}
 	srv := rpc.NewServer(rpc.Options{Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider()})
-	tmuxdv1.RegisterTmuxdServiceServer(srv, server.New(h, server.Facts{
+	tmuxdv1.RegisterTmuxdServiceServer(srv, server.New(h, telemetry.Logger, server.Facts{
 		Host: c.Host, Version: version.String(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Harnesses: infos(table),
 		HighestToken: state.Token, Storage: state.Writable,
 	}, client.Socket))

@@ -21,11 +21,11 @@ func (w *world) pid(service string) int {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	var file struct{ Pid int }
-	if err := json.Unmarshal(data, &file); err != nil || file.Pid == 0 {
+	var file struct{ Process struct{ Pid int } }
+	if err := json.Unmarshal(data, &file); err != nil || file.Process.Pid == 0 {
 		w.t.Fatalf("%s: %v", data, err)
 	}
-	return file.Pid
+	return file.Process.Pid
 }
 
 func TestKill_EveryServiceByTurnsLosesAndDoublesNothing(t *testing.T) {

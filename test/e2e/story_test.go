@@ -113,7 +113,7 @@ func (w *world) said(id string) {
 		{[]string{"ledger"}, id},
 		{[]string{"events"}, "session.spawned"},
 		{[]string{"status"}, "tmuxd"},
-		{[]string{"attach", item, "--print"}, "tmux -S"},
+		{[]string{"attach", item, "--print"}, "attach -t '=loop-octo-widget-7:'"},
 		{[]string{"doctor"}, "tmux"},
 	} {
 		out, err := w.Run(w.ctx, c.args...)

@@ -35,6 +35,12 @@ const (
 	Refused
 )
 
+// String returns the verdict's name, for the log.
+func (v Verdict) String() string {
+	return [...]string{Unconfirmed: "unconfirmed", Submitted: "submitted", AlreadyDelivered: "already_delivered", Held: "held",
+		Refused: "refused"}[v]
+}
+
 // Cause says why a delivery is held or refused.
 type Cause uint8
 

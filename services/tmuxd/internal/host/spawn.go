@@ -40,6 +40,11 @@ const (
 	SpawnNotStarted
 )
 
+// String returns the outcome's name, for the log.
+func (o SpawnOutcome) String() string {
+	return [...]string{SpawnFailed: "failed", SpawnStarted: "started", SpawnOccupied: "occupied", SpawnNotStarted: "not_started"}[o]
+}
+
 // Occupant says what holds a name.
 type Occupant uint8
 

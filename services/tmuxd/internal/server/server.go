@@ -6,6 +6,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/internal/obs"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
@@ -33,13 +35,15 @@ type Facts struct {
 type Server struct {
 	tmuxdv1.UnimplementedTmuxdServiceServer
 	host   *host.Host
+	log    *slog.Logger
 	facts  Facts
 	socket func(target string) string
 }
 
-// New returns a server. socket tells the path of a target's socket.
-func New(h *host.Host, facts Facts, socket func(string) string) *Server {
-	return &Server{host: h, facts: facts, socket: socket}
+// New returns a server. socket tells the path of a target's socket. Every act is one line in the log: it says who was typed at, under
+// which delivery and token, and what came of it.
+func New(h *host.Host, log *slog.Logger, facts Facts, socket func(string) string) *Server {
+	return &Server{host: h, log: log, facts: facts, socket: socket}
 }
 
 // SessionState says what is known of a session.
@@ -93,6 +97,9 @@ func (s *Server) Spawn(ctx context.Context, req *tmuxdv1.SpawnRequest) (*tmuxdv1
 	if err != nil {
 		return nil, err
 	}
+	s.log.InfoContext(ctx, "spawn", obs.KeyWorkItem, item.String(), obs.KeyTarget, r.Target, obs.KeyDeliveryID, in.DeliveryID,
+		obs.KeyHarness, in.Harness, obs.KeyToken, in.Token, obs.KeyOutcome, r.Outcome.String(), obs.KeyReason, r.Reason,
+		obs.KeyIncarnation, r.Incarnation.Stamp, obs.KeyPhase, r.PromptPhase.String())
 	return s.spawned(r), nil
 }
 
@@ -135,6 +142,9 @@ func (s *Server) Paste(ctx context.Context, req *tmuxdv1.PasteRequest) (*tmuxdv1
 	if err != nil {
 		return nil, err
 	}
+	s.log.InfoContext(ctx, "paste", obs.KeyWorkItem, item.String(), obs.KeyTarget, r.Target, obs.KeyDeliveryID, req.GetDeliveryId(),
+		obs.KeyToken, req.GetFencingToken(), obs.KeyOutcome, r.Verdict.String(), obs.KeyReason, r.Detail,
+		obs.KeyIncarnation, r.Incarnation.Stamp)
 	return pasted(r), nil
 }
 
