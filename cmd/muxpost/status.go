@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -100,7 +101,7 @@ func statusCommand(a *app) *cobra.Command {
 	return c
 }
 
-// status asks everybody at once; who does not answer costs no more than statusTime.
+// status asks everybody at once whether they serve, and only those who do for more, so that it takes twice statusTime at most.
 func (a *app) status(ctx context.Context, s *services) report {
 	r := report{DataDir: string(s.DataDir), Config: s.File, Services: make([]serviceReport, len(layout.Services())), Problems: []string{}}
 	if !s.Found {
@@ -118,9 +119,20 @@ func (a *app) status(ctx context.Context, s *services) report {
 		r.Problems = append(r.Problems, "agents: "+err.Error())
 	}
 	r.Sources = sourceStatus(s)
-	r.countLedger(ctx, s)
-	r.countSessions(ctx, s)
+	counting, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	if r.serves(layout.Poller) {
+		r.countLedger(counting, s)
+	}
+	if r.serves(layout.Dispatcher) {
+		r.countSessions(counting, s)
+	}
 	return r
+}
+
+// serves reports whether a service answered that it serves; others are not asked for more.
+func (r *report) serves(service layout.Service) bool {
+	return slices.ContainsFunc(r.Services, func(s serviceReport) bool { return s.Service == string(service) && s.State == "healthy" })
 }
 
 func serviceStatus(ctx context.Context, s *services, service layout.Service) serviceReport {

@@ -15,7 +15,8 @@ func TestListen_IsWhatTheServicesSay(t *testing.T) {
 			t.Errorf("%s: %v", s, err)
 			continue
 		}
-		if !strings.Contains(string(source), `"`+s.Listen()+`"`) && !strings.Contains(string(source), "layout."+strings.ToUpper(string(s[:1]))+string(s[1:])) {
+		adopted := "layout." + strings.ToUpper(string(s[:1])) + string(s[1:]) + ".Listen()"
+		if !strings.Contains(string(source), `"`+s.Listen()+`"`) && !strings.Contains(string(source), adopted) {
 			t.Errorf("services/%s/config.go does not have the address %s", s, s.Listen())
 		}
 	}
