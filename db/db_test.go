@@ -150,13 +150,13 @@ func TestOpen_SpansNameTheStatementAndHoldNoParameter(t *testing.T) {
 			found = true
 		}
 		for _, a := range s.Attributes() {
-			if strings.Contains(a.Value.Emit(), secret) {
-				t.Errorf("span %q has the parameter in %s=%s", s.Name(), a.Key, a.Value.Emit())
+			if strings.Contains(a.Value.String(), secret) {
+				t.Errorf("span %q has the parameter in %s=%s", s.Name(), a.Key, a.Value.String())
 			}
 		}
 		for _, e := range s.Events() {
 			for _, a := range e.Attributes {
-				if strings.Contains(a.Value.Emit(), secret) {
+				if strings.Contains(a.Value.String(), secret) {
 					t.Errorf("span %q has the parameter in its event %s", s.Name(), e.Name)
 				}
 			}

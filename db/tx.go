@@ -76,7 +76,7 @@ func collided(err error) bool {
 
 // pause waits a random part of at most, so that two transactions that collided do not meet again in step.
 func pause(ctx context.Context, atMost time.Duration) error {
-	timer := time.NewTimer(rand.N(atMost))
+	timer := time.NewTimer(rand.N(atMost)) //nolint:gosec // jitter is no secret
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -123,7 +123,7 @@ func (h *home) launchOnce(ctx context.Context, bin Binaries, opts Options) (*Clu
 		return nil, fault.Wrap(fault.Invalid, fault.ReasonStorage, "the database's log cannot be opened", err)
 	}
 	defer func() { _ = logFile.Close() }()
-	cmd := exec.Command(bin.Postgres(), h.arguments(opts.Temporary)...)
+	cmd := exec.Command(bin.Postgres(), h.arguments(opts.Temporary)...) //nolint:noctx // it outlives the call
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 
 	life, last := lifeTied, syscall.SIGINT

@@ -94,7 +94,7 @@ func (h *home) attach(ctx context.Context, log *slog.Logger) (*Cluster, error) {
 func (h *home) clearStale() (crashed bool, err error) {
 	path := filepath.Join(h.data(), "postmaster.pid")
 	if _, err := os.Lstat(path); err != nil {
-		return false, nil
+		return false, nil //nolint:nilerr // no file, nothing stale
 	}
 	if _, proven, err := h.postmaster(); err != nil || proven {
 		return true, err

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/lmittmann/tint"
 	"go.opentelemetry.io/otel/trace"
@@ -81,6 +82,6 @@ func (h *traceHandler) WithGroup(name string) slog.Handler {
 }
 
 func (h *traceHandler) then(step func(slog.Handler) slog.Handler) *traceHandler {
-	steps := append(h.steps[:len(h.steps):len(h.steps)], step)
+	steps := append(slices.Clip(h.steps), step) //nolint:gocritic // a copy is meant: siblings share the beginning
 	return &traceHandler{root: h.root, now: step(h.now), steps: steps}
 }

@@ -91,7 +91,7 @@ func FromStatus(err error) error {
 // statusOf chooses the status for an error that is not nil.
 func statusOf(ctx context.Context, err error) *status.Status {
 	var f *fault.Error
-	if errors.As(err, &f) && !(f.Kind == fault.Internal && gaveUp(ctx, err)) {
+	if errors.As(err, &f) && (f.Kind != fault.Internal || !gaveUp(ctx, err)) {
 		return statusOfFault(ctx, f)
 	}
 	if s := libraryStatus(err); s != nil && s.Code() != codes.Unknown && s.Code() != codes.Internal && s.Code() != codes.OK {

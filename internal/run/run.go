@@ -100,7 +100,7 @@ func ExitCode(err error) int {
 func explain(name string, err error) string {
 	message, remedy := err.Error(), ""
 	// Only an outermost fault is taken apart; below other text the remedy is already part of the sentence.
-	if f, ok := err.(*fault.Error); ok && f.Remedy != "" {
+	if f, ok := err.(*fault.Error); ok && f.Remedy != "" { //nolint:errorlint // the outermost one is meant
 		message, remedy = f.WithRemedy("").Error(), f.Remedy
 	}
 	var b strings.Builder

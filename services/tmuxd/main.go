@@ -59,7 +59,7 @@ func serve(ctx context.Context) error {
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot use the state directory", err)
 	}
-	defer state.Close()
+	defer func() { _ = state.Close() }()
 	client, err := newTmux(c, telemetry)
 	if err != nil {
 		return err

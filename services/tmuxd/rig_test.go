@@ -134,6 +134,14 @@ func (r *rig) endServers() {
 		if m, known, err := r.disk.Recall(strings.TrimSuffix(filepath.Base(file), ".json")); err == nil && known && m.Server.Pid > 0 {
 			_ = syscall.Kill(m.Server.Pid, syscall.SIGCONT)
 			_ = syscall.Kill(m.Server.Pid, syscall.SIGTERM)
+			// The agent writes until it ends: only then can its directory be removed.
+			for range 500 {
+				ran, err := r.disk.Ran(m.Target, m.Stamp)
+				if err == nil && ran.Process != session.ProcessAlive && r.disk.ServerLives(m) != session.ProcessAlive {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
 		}
 	}
 	r.disk.Close()

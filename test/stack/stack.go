@@ -48,11 +48,18 @@ type Stack struct {
 	github *exec.Cmd
 }
 
+// What the configuration of a stack says.
 const (
-	// Owner and Repo name the repository, Label the label that makes an issue a work item.
-	Owner, Repo, Label = "octo", "widget", "muxpost"
-	// Author may steer, Stranger may not.
-	Author, Stranger = "alice", "mallory"
+	// Owner is the account of the repository.
+	Owner = "octo"
+	// Repo is the repository that is watched.
+	Repo = "widget"
+	// Label makes an issue a work item.
+	Label = "muxpost"
+	// Author may steer.
+	Author = "alice"
+	// Stranger may not.
+	Stranger = "mallory"
 )
 
 // New makes a data directory and starts the GitHub-like server with what seed says. Close ends everything.

@@ -356,7 +356,7 @@ func (p *pasting) settle(ctx context.Context, phase session.Phase, sent bool) (P
 		first = AlreadyDelivered
 	}
 	for n := 1; ; n++ {
-		standing := false
+		var standing bool
 		for end := p.until(takenTime); ; {
 			if p.proof() == recorded {
 				return p.delivered(ctx, phase, first)

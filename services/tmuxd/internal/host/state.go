@@ -270,7 +270,7 @@ func (h *Host) settled(s sight, e Entry) (session.Phase, error) {
 	}
 	hn, err := h.Table.Find(e.Harness)
 	if err != nil {
-		return e.Phase, nil // the harness is no longer in the table, so there is no record that could be read
+		return e.Phase, nil //nolint:nilerr // the harness is no longer in the table, so there is no record that could be read
 	}
 	switch h.evidence(hn, e.Conversation, e.Directory, e.ID) {
 	case recorded:
