@@ -66,12 +66,16 @@ func Rules() []Rule {
 // edges keeps the edges of a service apart: each speaks one technology, and they meet in main.
 func edges() []Rule {
 	var rules []Rule
-	for service, names := range map[string][]string{
-		"tmuxd":      {"server", "tmux", "disk"},
-		"dispatcher": {"server", "hosts", "store"},
-		"poller":     {"server", "github", "store", "dispatch", "schedule"},
+	for _, service := range []struct {
+		name  string
+		edges []string
+	}{
+		{"tmuxd", []string{"server", "tmux", "disk"}},
+		{"dispatcher", []string{"server", "hosts", "store"}},
+		{"poller", []string{"server", "github", "store", "dispatch", "schedule"}},
 	} {
-		dir := "services/" + service + "/internal/"
+		dir := "services/" + service.name + "/internal/"
+		names := service.edges
 		for _, name := range names {
 			r := Rule{From: []string{dir + name}, Why: "edges never import each other: they meet in main"}
 			for _, other := range names {

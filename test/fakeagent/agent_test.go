@@ -118,7 +118,7 @@ func TestAgent_ResumeGoesOnWithTheConversation(t *testing.T) {
 	if got := p.status(); got != "0" {
 		t.Errorf("status %s", got)
 	}
-	p.tmux("kill-server")
+	p.end()
 	p.start("--resume", p.Session)
 	p.ready()
 	if !p.sees("> first of all\n") {
@@ -178,7 +178,7 @@ func TestAgent_AnIdInUseIsRefused(t *testing.T) {
 	p.fresh()
 	p.signal(syscall.SIGTERM)
 	p.status()
-	p.tmux("kill-server")
+	p.end()
 	p.start("--session-id", p.Session)
 	if got := p.status(); got != "1" || !p.sees("session id already in use") {
 		t.Errorf("status %s:\n%s", got, p.screen())

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,6 +76,19 @@ func (p *pane) tmux(args ...string) string {
 		p.t.Fatalf("tmux %v: %v", args, err)
 	}
 	return strings.TrimRight(string(out), "\n")
+}
+
+// end ends the server, and waits until nobody listens any more: a new-session sent into its last moments is lost with it.
+func (p *pane) end() {
+	p.t.Helper()
+	p.tmux("kill-server")
+	p.until("the end of the server", func() bool {
+		conn, err := net.Dial("unix", p.socket)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
+	})
 }
 
 // start starts the agent and does not wait for it. Its status goes to the file rc.

@@ -93,6 +93,9 @@ func TestFind_TellsARunningServiceFromAStaleFile(t *testing.T) {
 	}
 	self, err := identify(os.Getpid())
 	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
 		t.Skip("this system does not tell when a process started")
 	}
 	r.record(t, layout.Poller, self)
