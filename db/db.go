@@ -33,8 +33,7 @@ const openTimeout = 5 * time.Second
 
 // Config says which database to open and how.
 type Config struct {
-	// URL is a postgres:// URL or a keyword/value string. It may hold a password, so take it from a file (LoadURL), never from
-	// argv.
+	// URL is a postgres:// URL or a keyword/value string. It may hold a password, so it is never taken from argv.
 	URL string
 	// MaxConns is the largest number of connections in the pool. Zero leaves the choice to the URL (pool_max_conns) or to pgx.
 	MaxConns int32

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -167,34 +166,6 @@ func TestOpen_SpansNameTheStatementAndHoldNoParameter(t *testing.T) {
 	}
 	if !found {
 		t.Errorf("no span is named after the statement: %v", spans.Ended())
-	}
-}
-
-func TestLoadURL_TakesOneOfTwo(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	full, empty := write("full", " postgres://me:"+secret+"@h/d\n"), write("empty", "\n")
-	for _, tc := range []struct{ url, file, want string }{
-		{"postgres://h/d", "", "postgres://h/d"}, {"", full, "postgres://me:" + secret + "@h/d"},
-	} {
-		if got, err := db.LoadURL(tc.url, tc.file); err != nil || got != tc.want {
-			t.Errorf("got %q, %v", got, err)
-		}
-	}
-	for name, tc := range map[string]struct{ url, file, word string }{
-		"both": {"postgres://h/d", full, "both"}, "neither": {"", "", "no database URL"}, "empty": {"", empty, empty},
-		"missing": {"", filepath.Join(dir, "missing"), "missing"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := db.LoadURL(tc.url, tc.file)
-			says(t, err, fault.Invalid, fault.ReasonBadConfig, tc.word)
-		})
 	}
 }
 

@@ -6,19 +6,18 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"google.golang.org/grpc"
 
-	"muxpost.dev/muxpost/cmd/muxpost/internal/settings"
 	"muxpost.dev/muxpost/cmd/muxpost/internal/stack"
 	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/internal/layout"
+	"muxpost.dev/muxpost/internal/settings"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 )
@@ -36,8 +35,6 @@ type app struct {
 	stdout, stderr io.Writer
 	environ        []string
 	now            func() time.Time
-	// binDir holds the programs of this release.
-	binDir string
 
 	where settings.Where
 	json  bool
@@ -45,15 +42,7 @@ type app struct {
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	home, _ := os.UserHomeDir()
-	binDir := ""
-	if self, err := os.Executable(); err == nil {
-		binDir = filepath.Dir(self)
-	}
-	return &app{
-		stdin: stdin, stdout: stdout, stderr: stderr, environ: os.Environ(), now: time.Now, binDir: binDir,
-		where: settings.Where{Root: os.Geteuid() == 0, Home: home, Getenv: os.Getenv},
-	}
+	return &app{stdin: stdin, stdout: stdout, stderr: stderr, environ: os.Environ(), now: time.Now, where: settings.Here()}
 }
 
 // isTerminal reports whether a person is looking at w.
@@ -92,7 +81,7 @@ func (a *app) settings() (settings.Settings, error) { return settings.Load(a.whe
 
 // stack returns the services of this machine.
 func (a *app) stack(s settings.Settings) *stack.Stack {
-	return &stack.Stack{Settings: s, BinDir: a.binDir, Environ: a.environ, Say: a.say, Now: a.now}
+	return &stack.Stack{Settings: s, BinDir: a.where.BinDir, Environ: a.environ, Say: a.say, Now: a.now}
 }
 
 // services are the clients of what is configured.

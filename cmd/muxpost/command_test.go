@@ -16,10 +16,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"muxpost.dev/muxpost/cmd/muxpost/internal/settings"
 	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/rpc"
+	"muxpost.dev/muxpost/internal/settings"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 )
@@ -70,8 +70,8 @@ poller: {listen: 'unix:DIR/p', dispatcher: 'unix:DIR/d'}
 		t.Fatal(err)
 	}
 	d := &desk{dir: dir, out: &bytes.Buffer{}, err: &bytes.Buffer{}}
-	d.app = &app{stdin: strings.NewReader(""), stdout: d.out, stderr: d.err, now: func() time.Time { return now }, binDir: dir,
-		where: settings.Where{DataDir: dir, Getenv: func(string) string { return "" }}}
+	d.app = &app{stdin: strings.NewReader(""), stdout: d.out, stderr: d.err, now: func() time.Time { return now },
+		where: settings.Where{DataDir: dir, BinDir: dir, Getenv: func(string) string { return "" }}}
 	return d
 }
 
@@ -92,6 +92,8 @@ type fakePoller struct {
 	mu        sync.Mutex
 	submitted []*pollerv1.SubmitRequest
 	entries   []*pollerv1.LedgerEntry
+	sources   []*pollerv1.Source
+	counts    []*pollerv1.StateCount
 	// looked is called before each answer to a question about one delivery.
 	looked func(*pollerv1.LedgerEntry)
 }
@@ -118,6 +120,14 @@ func (f *fakePoller) ListLedger(_ context.Context, r *pollerv1.ListLedgerRequest
 		out.Entries = append(out.Entries, e)
 	}
 	return out, nil
+}
+
+func (f *fakePoller) ListSources(context.Context, *pollerv1.ListSourcesRequest) (*pollerv1.ListSourcesResponse, error) {
+	return &pollerv1.ListSourcesResponse{Sources: f.sources}, nil
+}
+
+func (f *fakePoller) CountLedger(context.Context, *pollerv1.CountLedgerRequest) (*pollerv1.CountLedgerResponse, error) {
+	return &pollerv1.CountLedgerResponse{Counts: f.counts}, nil
 }
 
 // fakeDispatcher answers by what it holds.
@@ -266,6 +276,51 @@ func TestCommands_SayWhoIsAwayAndWhatToDo(t *testing.T) {
 	}
 	if err := d.run(t, "down"); err != nil || !strings.Contains(d.out.String(), "nothing runs") {
 		t.Errorf("down: %v\n%s", err, d.out)
+	}
+}
+
+func TestStatus_TellsWhatThePollerKnows(t *testing.T) {
+	d := newDesk(t)
+	file, err := os.ReadFile(filepath.Join(d.dir, "muxpost.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(file), "dispatcher: 'unix:"+d.dir+"/d'}", "dispatcher: 'unix:"+d.dir+
+		"/d', sources: [{name: later, kind: github, repositories: [a/b], label: x}]}", 1)
+	if err := os.WriteFile(filepath.Join(d.dir, "muxpost.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.run(t, "status"); err != nil || !strings.Contains(d.out.String(), "later (a/b): not known: the poller does not answer") {
+		t.Errorf("with all down: %v\n%s", err, d.out)
+	}
+	pending := pollerv1.LedgerState_LEDGER_STATE_PENDING
+	poller := &fakePoller{
+		sources: []*pollerv1.Source{
+			{Name: "good", Repositories: []string{"o/r"}, LastLookTime: at(time.Minute), LastSuccessTime: at(time.Minute), KnownItems: 2},
+			{Name: "bad", LastLookTime: at(time.Minute), LastSuccessTime: at(time.Hour), LastError: "wrong token", LastErrorTime: at(time.Minute)},
+			{Name: "limited", LastLookTime: at(time.Minute), LastError: "too many requests", NotBefore: at(-time.Minute)},
+			{Name: "fresh"},
+		},
+		counts: []*pollerv1.StateCount{
+			{State: pending, Count: 12}, {State: pollerv1.LedgerState_LEDGER_STATE_DELIVERED, Count: 70000},
+			{State: pollerv1.LedgerState_LEDGER_STATE_HELD},
+		},
+		entries: []*pollerv1.LedgerEntry{{DeliveryId: "daaaa1111", WorkItem: "github:o/r#1", State: pending}},
+	}
+	d.serve(t, "p", func(s *rpc.Server) {
+		pollerv1.RegisterPollerServiceServer(s, poller)
+		s.Health().Set("", true)
+	})
+	if err := d.run(t, "status"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"good (o/r): read 1m ago, 2 open work items", "bad (): failed 1m ago: wrong token; last read 1h", "limited (): failed: too many requests; it asked",
+		"fresh (): not looked at yet", "later (a/b): not known to the poller that runs", "12 pending", "70000 delivered", "and 11 more",
+	} {
+		if !strings.Contains(d.out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, d.out)
+		}
 	}
 }
 

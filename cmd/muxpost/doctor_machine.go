@@ -17,6 +17,7 @@ import (
 	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
 	"muxpost.dev/muxpost/db/local"
 	"muxpost.dev/muxpost/internal/layout"
+	"muxpost.dev/muxpost/internal/settings"
 	"muxpost.dev/muxpost/internal/version"
 )
 
@@ -57,10 +58,6 @@ func (d *doctor) programs(ctx context.Context) {
 				"muxpost down && muxpost up; agents stay alive")
 		}
 	}
-	if !stack.IsProgram(d.stack.Exec()) {
-		d.add(check, levelFail, "the wrapper "+d.stack.Exec()+" is not there, and no agent starts without it",
-			"install it beside muxpost, or set tmuxd.exec")
-	}
 }
 
 func (d *doctor) tmux(ctx context.Context) {
@@ -93,20 +90,21 @@ func (d *doctor) postgresPrograms(ctx context.Context) {
 
 func (d *doctor) config(context.Context) {
 	const check = "config"
-	switch {
-	case d.configErr != nil:
+	valuesErr := d.Check()
+	if !d.Found {
+		valuesErr = d.Check(layout.Tmuxd, layout.Poller) // what a first session runs says the file that muxpost up writes
+	}
+	if d.configErr != nil {
 		d.err(check, levelFail, d.configErr)
-	case !d.Found:
+	}
+	if valuesErr != nil {
+		d.err(check, levelFail, valuesErr)
+	}
+	switch {
+	case !d.Found && d.configErr == nil && valuesErr == nil:
 		d.ok(check, "there is no %s yet; muxpost up writes one", d.File)
-	default:
-		d.ok(check, "%s has no unknown key and no value of a wrong type", d.File)
-	}
-	if d.Found && d.configErr == nil && d.Dispatcher.Harness == "" {
-		d.add(check, levelFail, "dispatcher.harness is not set, so the dispatcher does not start",
-			"set it to one of the harnesses, such as fakeagent")
-	}
-	if _, err := d.Database(); err != nil {
-		d.err(check, levelFail, err)
+	case d.configErr == nil && valuesErr == nil:
+		d.ok(check, "every key and value in %s can be used", d.File)
 	}
 	for _, s := range d.Poller.Sources {
 		if len(s.Authors) == 0 {
@@ -119,41 +117,26 @@ func (d *doctor) config(context.Context) {
 // harnesses looks for the programs that agents run. The one for first sessions must be there.
 func (d *doctor) harnesses(context.Context) {
 	const check = "harnesses"
-	names := map[string]string{"fakeagent": "fakeagent"}
-	for name, h := range d.Tmuxd.Harnesses {
-		if h.Binary != "" {
-			names[name] = h.Binary
-		} else if names[name] == "" {
-			d.add(check, levelFail, "tmuxd.harnesses."+name+" has no binary", "name the program that it runs")
+	bundled := settings.BuiltinHarnesses()
+	for _, name := range d.HarnessNames() {
+		binary := d.Tmuxd.Harnesses[name].Binary
+		if binary == "" {
+			continue // the check of the configuration says so
 		}
-	}
-	for _, name := range sortedNames(names) {
 		level := levelWarn
 		if name == d.Dispatcher.Harness {
 			level = levelFail
 		}
-		path, err := findProgram(names[name], d.stack.BinDir)
+		path, err := findProgram(binary, d.stack.BinDir)
+		_, isBundled := bundled[name]
 		switch {
 		case err == nil:
 			d.ok(check, "%s is %s", name, path)
-		case name != "fakeagent" || level == levelFail:
-			d.add(check, level, fmt.Sprintf("the program of %s, %q, was not found", name, names[name]),
+		case !isBundled || level == levelFail:
+			d.add(check, level, fmt.Sprintf("the program of %s, %q, was not found", name, binary),
 				"install it where tmuxd finds it on its PATH, or write its path as tmuxd.harnesses."+name+".binary")
 		}
 	}
-	if want := d.Dispatcher.Harness; want != "" && names[want] == "" {
-		d.add(check, levelFail, "dispatcher.harness is "+want+", which tmuxd's table does not have",
-			"add it under tmuxd.harnesses, or choose another")
-	}
-}
-
-func sortedNames(m map[string]string) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // findProgram looks where tmuxd does: on the PATH, then beside the programs of this release.
@@ -204,8 +187,7 @@ func (d *doctor) permissions(context.Context) {
 		info, err := os.Stat(path)
 		switch {
 		case err != nil:
-			wrong++
-			d.add(check, levelFail, what+" cannot be read: "+err.Error(), "create "+path+" with chmod 600, or correct its path in "+d.File)
+			return // the check of the configuration says so
 		case info.Mode().Perm()&0o077 != 0:
 			wrong++
 			d.add(check, levelWarn, fmt.Sprintf("others may read %s, %s (mode %#o)", path, what, info.Mode().Perm()), "chmod 600 "+view.Quote(path))
@@ -217,12 +199,12 @@ func (d *doctor) permissions(context.Context) {
 	}
 	for _, file := range []string{d.Dispatcher.DatabaseURLFile, d.Poller.DatabaseURLFile} {
 		if file != "" {
-			private(d.Beside(file), "the file with the database URL")
+			private(file, "the file with the database URL")
 		}
 	}
 	for _, s := range d.Poller.Sources {
 		if s.TokenFile != "" {
-			private(d.Beside(s.TokenFile), "the token of the source "+s.Name)
+			private(s.TokenFile, "the token of the source "+s.Name)
 		}
 	}
 	for _, dir := range []string{d.Tmuxd.StateDir, d.DataDir.LogDir(), d.DataDir.RunDir(), d.DataDir.Traces()} {
@@ -237,14 +219,6 @@ func (d *doctor) permissions(context.Context) {
 	if wrong == 0 {
 		d.ok(check, "%s looked at, all private", count(looked, "file or directory", "files and directories"))
 	}
-}
-
-func (d *doctor) paths(context.Context) {
-	if err := stack.CheckSocketDir(d.Tmuxd.SocketDir); err != nil {
-		d.err("socket paths", levelFail, err)
-		return
-	}
-	d.ok("socket paths", "%s has %d bytes, and at most %d fit", d.Tmuxd.SocketDir, len(d.Tmuxd.SocketDir), stack.MaxSocketDir)
 }
 
 func (d *doctor) disk(context.Context) {

@@ -9,6 +9,7 @@ import (
 	"muxpost.dev/muxpost/cmd/muxpost/internal/stack"
 	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
 	"muxpost.dev/muxpost/internal/layout"
+	"muxpost.dev/muxpost/internal/settings"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
@@ -67,6 +68,9 @@ func (d *doctor) addresses(context.Context) {
 	for _, service := range layout.Services() {
 		if d.healthy[string(service)] || stack.Find(d.DataDir, service).Life == stack.Running {
 			continue
+		}
+		if settings.CheckListen(d.Address(service)) != nil {
+			continue // the check of the configuration says so
 		}
 		if err := stack.CheckAddress(d.Address(service)); err != nil {
 			d.err(check, levelFail, err)
@@ -192,21 +196,40 @@ func (d *doctor) dispatcherReached(ctx context.Context) {
 	}
 }
 
-func (d *doctor) sourcesRead(context.Context) {
+// sourcesRead asks the poller how the latest looks at its sources went.
+func (d *doctor) sourcesRead(ctx context.Context) {
 	const check = "sources"
 	p := d.app.printer()
 	if len(d.Poller.Sources) == 0 {
 		d.ok(check, "none is configured; events come by hand alone")
 	}
-	for _, s := range sourceStatus(d.services) {
+	if !d.healthy["poller"] {
+		if len(d.Poller.Sources) > 0 {
+			d.skip(check, "the poller, which would know, does not answer")
+		}
+		return
+	}
+	sources, err := d.sourceStatus(ctx)
+	if err != nil {
+		d.err(check, levelFail, err)
+		return
+	}
+	for _, s := range sources {
 		switch {
+		case s.Unknown:
+			d.add(check, levelWarn, "the poller that runs does not know "+s.Name, "muxpost down && muxpost up, if it was added to the file since")
 		case s.LastLook == nil:
-			d.skip(check, s.Name+" was not looked at yet, as far as the traces tell")
+			d.skip(check, s.Name+" was not looked at yet")
+		case s.NotBefore != nil:
+			d.add(check, levelWarn, fmt.Sprintf("%s asked to be left alone, and is looked at again %s: %s", s.Name, p.Ago(*s.NotBefore), s.LastError),
+				"it goes on by itself; a longer interval asks less often")
 		case s.LastError != "":
-			d.add(check, levelFail, fmt.Sprintf("%s could not be read %s: %s", s.Name, p.Ago(*s.LastLook), s.LastError),
+			d.add(check, levelFail, fmt.Sprintf("%s could not be read%s: %s", s.Name, s.when(p), s.LastError),
 				"correct what it names; muxpost poll "+s.Name+" looks again at once")
+		case s.LastSuccess == nil:
+			d.skip(check, s.Name+" is being looked at for the first time")
 		default:
-			d.ok(check, "%s was read %s", s.Name, p.Ago(*s.LastLook))
+			d.ok(check, "%s was read %s; it has shown %s", s.Name, p.Ago(*s.LastSuccess), count(s.Items, "open work item", "open work items"))
 		}
 	}
 }

@@ -10,13 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muxpost.dev/muxpost/cmd/muxpost/internal/settings"
 	"muxpost.dev/muxpost/cmd/muxpost/internal/stack"
 	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/db/local"
 	"muxpost.dev/muxpost/db/migrations"
+	"muxpost.dev/muxpost/internal/settings"
 )
 
 // warn tells a person something beside the output.
@@ -38,7 +38,7 @@ func (a *app) up(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := settings.MakeDataDir(s.DataDir, a.where.Root); err != nil {
+	if err := stack.MakeDataDir(s.DataDir, a.where.Root); err != nil {
 		return err
 	}
 	if !s.Found {

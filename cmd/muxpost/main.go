@@ -2,7 +2,7 @@
 // there is, says what became of an event and why, and leads a person into an agent's session.
 //
 // This package reads the command line and asks the services; what they answer is theirs. How things are written is
-// internal/view's, how services are started internal/stack's, what the configuration says internal/settings'.
+// internal/view's, how services are started internal/stack's, what the configuration says the package internal/settings'.
 package main
 
 import (
@@ -37,6 +37,9 @@ A work item is written github:owner/repo#number. Start with:
   muxpost status                                    see what runs and what waits
   muxpost doctor                                    find out what is wrong
 
+A flag goes before the configuration file, and the file before the environment (MUXPOST_CONFIG, MUXPOST_DATA_DIR,
+MUXPOST_DATABASE_URL), which only fills in what the file leaves out.
+
 Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong, 3 something that is needed does not answer.`
 
 // newRoot returns the command with all that is below it.
@@ -65,7 +68,7 @@ func newRoot(a *app) *cobra.Command {
 	})
 	root.PersistentFlags().StringVar(&a.where.File, "config", "", "configuration `FILE` (default $"+layout.ConfigVariable+
 		", else muxpost.yaml in the data directory)")
-	root.PersistentFlags().StringVar(&a.where.DataDir, "data-dir", "", "data `DIR` (default $"+layout.DataDirVariable+
+	root.PersistentFlags().StringVar(&a.where.DataDir, "data-dir", "", "data `DIR` (default data_dir in the configuration, else $"+layout.DataDirVariable+
 		", else /var/lib/muxpost for root, ~/.local/share/muxpost otherwise)")
 	for _, group := range []struct {
 		id, title string

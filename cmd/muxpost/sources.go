@@ -1,105 +1,103 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"cmp"
-	"io"
-	"os"
-	"path/filepath"
+	"context"
 	"slices"
+	"strings"
+	"time"
 
-	"muxpost.dev/muxpost/internal/obs"
-	"muxpost.dev/muxpost/internal/obs/spanfile"
+	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
+	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 )
 
-const (
-	// lookSpan is the span of one look at a source.
-	lookSpan = "poll.Source"
-	// traceWindow is how much of the end of a span file is read for the latest looks, and traceFiles of how many files.
-	traceWindow = 4 << 20
-	traceFiles  = 4
-	// maxSpanLine bounds one line; longer ones hold no look.
-	maxSpanLine = 1 << 20
-)
+type sourceReport struct {
+	Name         string   `json:"name"`
+	Kind         string   `json:"kind"`
+	Repositories []string `json:"repositories"`
+	Interval     string   `json:"interval"`
+	// Unknown is true while it is not known how the looks went: the poller does not answer, or was started without this source.
+	Unknown       bool       `json:"unknown,omitempty"`
+	LastLook      *time.Time `json:"last_look,omitempty"`
+	LastSuccess   *time.Time `json:"last_success,omitempty"`
+	LastError     string     `json:"last_error,omitempty"`
+	LastErrorTime *time.Time `json:"last_error_time,omitempty"`
+	NotBefore     *time.Time `json:"not_before,omitempty"`
+	Items         int        `json:"items"`
+}
 
-// sourceStatus says how the latest looks at the sources went, as far as the ends of the poller's newest span files tell: no
-// service can be asked for it.
-func sourceStatus(s *services) []sourceReport {
+// configuredSources returns the sources as the configuration has them.
+func (s *services) configuredSources() []sourceReport {
 	out := make([]sourceReport, 0, len(s.Poller.Sources))
-	latest := map[string]*sourceReport{}
-	for _, source := range s.Poller.Sources {
-		out = append(out, sourceReport{Name: source.Name, Repositories: source.Repositories})
-		latest[source.Name] = &out[len(out)-1]
+	for _, c := range s.Poller.Sources {
+		out = append(out, sourceReport{Name: c.Name, Kind: c.Kind, Repositories: c.Repositories, Interval: c.Interval.String(), Unknown: true})
 	}
-	if len(out) == 0 {
-		return out
-	}
-	for _, path := range newest(filepath.Join(s.DataDir.Traces(), "poller-*.jsonl"), traceFiles) {
-		eachEnd(path, func(line []byte) {
-			span, ok := spanfile.ParseLine(line)
-			if !ok || span.Name != lookSpan {
-				return
-			}
-			if r := latest[span.Attributes[obs.KeySource]]; r != nil {
-				r.add(span)
-			}
+	return out
+}
+
+// sourceStatus returns the sources that the poller was started with, and then those that the configuration has besides.
+func (s *services) sourceStatus(ctx context.Context) ([]sourceReport, error) {
+	var answer *pollerv1.ListSourcesResponse
+	err := s.poller(ctx, statusTime, func(ctx context.Context, c pollerv1.PollerServiceClient) (err error) {
+		answer, err = c.ListSources(ctx, &pollerv1.ListSourcesRequest{})
+		return err
+	})
+	out := make([]sourceReport, 0, len(answer.GetSources()))
+	for _, a := range answer.GetSources() {
+		out = append(out, sourceReport{
+			Name: a.GetName(), Kind: a.GetKind(), Repositories: a.GetRepositories(), Interval: a.GetInterval().AsDuration().String(),
+			LastLook: timeOf(a.GetLastLookTime()), LastSuccess: timeOf(a.GetLastSuccessTime()), LastError: a.GetLastError(),
+			LastErrorTime: timeOf(a.GetLastErrorTime()), NotBefore: timeOf(a.GetNotBefore()), Items: int(a.GetKnownItems()),
 		})
 	}
-	return out
-}
-
-func (r *sourceReport) add(span spanfile.Span) {
-	at := span.End
-	if !span.Failed() && (r.LastSuccess == nil || r.LastSuccess.Before(at)) {
-		r.LastSuccess = &at
-	}
-	if r.LastLook == nil || r.LastLook.Before(at) {
-		r.LastLook, r.LastError = &at, ""
-		if span.Failed() {
-			r.LastError = cmp.Or(span.StatusMessage, "it failed")
+	for _, c := range s.configuredSources() {
+		if !slices.ContainsFunc(out, func(r sourceReport) bool { return r.Name == c.Name }) {
+			out = append(out, c)
 		}
 	}
+	return out, err
 }
 
-// newest returns the files that were written to last.
-func newest(pattern string, most int) []string {
-	type file struct {
-		path string
-		at   int64
+// when says when the look that failed began, as far as that is known.
+func (r sourceReport) when(p view.Printer) string {
+	if r.LastErrorTime == nil {
+		return ""
 	}
-	paths, _ := filepath.Glob(pattern)
-	var files []file
-	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil {
-			files = append(files, file{path, info.ModTime().UnixNano()})
-		}
-	}
-	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(b.at, a.at) })
-	var out []string
-	for _, f := range files[:min(most, len(files))] {
-		out = append(out, f.path)
-	}
-	return out
+	return " " + p.Ago(*r.LastErrorTime)
 }
 
-// eachEnd calls fn with the lines at the end of a file that speak of looks. What cannot be read has none.
-func eachEnd(path string, fn func([]byte)) {
-	file, err := os.Open(path)
-	if err != nil {
+func (r report) printSources(p view.Printer) {
+	if len(r.Sources) == 0 {
+		p.Line("%s  none configured: events come by hand alone (muxpost send)", label(p, "sources"))
 		return
 	}
-	defer file.Close() //nolint:errcheck // It was only read.
-	if info, err := file.Stat(); err == nil && info.Size() > traceWindow {
-		if _, err := file.Seek(-traceWindow, io.SeekEnd); err != nil {
-			return
-		}
+	for i, s := range r.Sources {
+		p.Line("%s  %s (%s): %s", label(p, map[bool]string{true: "sources"}[i == 0]), s.Name, strings.Join(s.Repositories, ", "),
+			s.state(p, r.serves("poller")))
 	}
-	scan := bufio.NewScanner(file)
-	scan.Buffer(nil, maxSpanLine)
-	for scan.Scan() {
-		if bytes.Contains(scan.Bytes(), []byte(`"`+lookSpan+`"`)) {
-			fn(scan.Bytes())
+}
+
+// state says in one line how the latest look went.
+func (r sourceReport) state(p view.Printer, answered bool) string {
+	var state string
+	switch {
+	case r.Unknown && answered:
+		return p.Paint(view.Warn, "not known to the poller that runs: muxpost down && muxpost up")
+	case r.Unknown:
+		return p.Paint(view.Warn, "not known: the poller does not answer")
+	case r.LastLook == nil:
+		return "not looked at yet"
+	case r.LastError != "":
+		state = p.Paint(view.Bad, "failed"+r.when(p)) + ": " + view.Clip(r.LastError, 100)
+		if r.LastSuccess != nil {
+			state += "; last read " + p.Ago(*r.LastSuccess)
 		}
+	case r.LastSuccess == nil:
+		return "being looked at for the first time"
+	default:
+		state = p.Paint(view.Good, "read "+p.Ago(*r.LastSuccess)) + ", " + count(r.Items, "open work item", "open work items")
 	}
+	if r.NotBefore != nil {
+		state += "; it asked to be left alone until " + r.NotBefore.Local().Format("15:04:05")
+	}
+	return state
 }

@@ -25,9 +25,9 @@ import (
 const (
 	// statusTime bounds each question of a status.
 	statusTime = 3 * time.Second
-	// countMost is how many rows of a state are counted, and shownWaits how many that wait are shown.
-	countMost  = 5000
-	shownWaits = 10
+	// listedWaits is how many events of each state that wait are asked for, and shownWaits how many are shown to a person.
+	listedWaits = 100
+	shownWaits  = 10
 )
 
 // report is everything that muxpost status tells.
@@ -61,14 +61,6 @@ type postgresReport struct {
 	Database string `json:"database,omitempty"`
 	Local    bool   `json:"local"`
 	PID      int    `json:"pid,omitempty"`
-}
-
-type sourceReport struct {
-	Name         string     `json:"name"`
-	Repositories []string   `json:"repositories"`
-	LastLook     *time.Time `json:"last_look,omitempty"`
-	LastSuccess  *time.Time `json:"last_success,omitempty"`
-	LastError    string     `json:"last_error,omitempty"`
 }
 
 type waitReport struct {
@@ -118,11 +110,14 @@ func (a *app) status(ctx context.Context, s *services) report {
 	if r.Agents, err = st.Agents(); err != nil {
 		r.Problems = append(r.Problems, "agents: "+err.Error())
 	}
-	r.Sources = sourceStatus(s)
+	r.Sources = s.configuredSources()
 	counting, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	if r.serves(layout.Poller) {
-		r.countLedger(counting, s)
+		if r.Sources, err = s.sourceStatus(counting); err != nil {
+			r.Problems = append(r.Problems, "sources: "+messageOf(err))
+		}
+		r.readLedger(counting, s)
 	}
 	if r.serves(layout.Dispatcher) {
 		r.countSessions(counting, s)
@@ -202,25 +197,44 @@ func postgresStatus(ctx context.Context, s *services) postgresReport {
 	return r
 }
 
-func (r *report) countLedger(ctx context.Context, s *services) {
-	counts := map[string]int{}
-	for n := 1; n < len(pollerv1.LedgerState_name); n++ {
-		state := pollerv1.LedgerState(n)
-		limit := countMost
-		rows, err := s.ledger(ctx, "", state, limit)
+// readLedger counts the ledger and lists what waits.
+func (r *report) readLedger(ctx context.Context, s *services) {
+	var answer *pollerv1.CountLedgerResponse
+	err := s.poller(ctx, statusTime, func(ctx context.Context, c pollerv1.PollerServiceClient) (err error) {
+		answer, err = c.CountLedger(ctx, &pollerv1.CountLedgerRequest{})
+		return err
+	})
+	if err != nil {
+		r.Problems = append(r.Problems, "ledger: "+messageOf(err))
+		return
+	}
+	r.Ledger = map[string]int{}
+	for _, c := range answer.GetCounts() {
+		r.Ledger[view.LedgerState(c.GetState())] = int(c.GetCount())
+		if !waits(c.GetState()) || c.GetCount() == 0 {
+			continue
+		}
+		rows, err := s.ledger(ctx, "", c.GetState(), listedWaits)
 		if err != nil {
 			r.Problems = append(r.Problems, "ledger: "+messageOf(err))
 			return
 		}
-		counts[view.LedgerState(state)] = len(rows.GetEntries())
-		if waits(state) {
-			for _, e := range rows.GetEntries() {
-				r.Waiting = append(r.Waiting, waitReport{DeliveryID: e.GetDeliveryId(), WorkItem: e.GetWorkItem(), State: view.LedgerState(state),
-					Reason: e.GetReason(), Detail: e.GetDetail(), NextLook: timeOf(e.GetNextLook())})
-			}
+		for _, e := range rows.GetEntries() {
+			r.Waiting = append(r.Waiting, waitReport{DeliveryID: e.GetDeliveryId(), WorkItem: e.GetWorkItem(),
+				State: view.LedgerState(e.GetState()), Reason: e.GetReason(), Detail: e.GetDetail(), NextLook: timeOf(e.GetNextLook())})
 		}
 	}
-	r.Ledger = counts
+}
+
+// waiting is how many events wait in all.
+func (r *report) waiting() int {
+	n := 0
+	for state := range pollerv1.LedgerState_name {
+		if s := pollerv1.LedgerState(state); waits(s) {
+			n += r.Ledger[view.LedgerState(s)]
+		}
+	}
+	return n
 }
 
 func timeOf(t *timestamppb.Timestamp) *time.Time {
@@ -279,27 +293,6 @@ func (r report) print(p view.Printer) {
 	r.printWaiting(p)
 }
 
-func (r report) printSources(p view.Printer) {
-	if len(r.Sources) == 0 {
-		p.Line("%s  none configured: events come by hand alone (muxpost send)", label(p, "sources"))
-		return
-	}
-	for i, s := range r.Sources {
-		state := "not looked at yet, as far as the traces tell"
-		switch {
-		case s.LastLook == nil:
-		case s.LastError != "":
-			state = p.Paint(view.Bad, "failed "+p.Ago(*s.LastLook)) + ": " + view.Clip(s.LastError, 100)
-			if s.LastSuccess != nil {
-				state += "; last read " + p.Ago(*s.LastSuccess)
-			}
-		default:
-			state = p.Paint(view.Good, "read "+p.Ago(*s.LastLook))
-		}
-		p.Line("%s  %s (%s): %s", label(p, map[bool]string{true: "sources"}[i == 0]), s.Name, strings.Join(s.Repositories, ", "), state)
-	}
-}
-
 func tally(p view.Printer, counts map[string]int, order []string) string {
 	if counts == nil {
 		return p.Paint(view.Warn, "not known: the service that knows does not answer")
@@ -308,9 +301,6 @@ func tally(p view.Printer, counts map[string]int, order []string) string {
 	for _, state := range order {
 		if n := counts[state]; n > 0 {
 			text := fmt.Sprintf("%d %s", n, state)
-			if n >= countMost {
-				text = fmt.Sprintf("%d or more %s", n, state)
-			}
 			words = append(words, p.Paint(view.ToneOf(state), text))
 		}
 	}
@@ -339,7 +329,7 @@ func (r report) printWaiting(p view.Printer) {
 			p.Line("      %s", view.Clip(w.Detail, 160))
 		}
 	}
-	if left := len(r.Waiting) - shownWaits; left > 0 {
+	if left := r.waiting() - min(len(r.Waiting), shownWaits); left > 0 {
 		p.Line("  and %d more: muxpost ledger --state pending, and --state held", left)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"muxpost.dev/muxpost/cmd/muxpost/internal/settings"
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/obs/spanfile"
 )
@@ -69,30 +68,5 @@ func TestTrace_ShowsTheDeliveryAndTheLookThatFoundIt(t *testing.T) {
 	}
 	if err := d.run(t, "trace", "dnowhere1"); !errors.Is(err, fault.NotFound) {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestSourceStatus_ReadsTheLatestLooks(t *testing.T) {
-	d := newDesk(t)
-	s, err := d.dial()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"good", "bad", "new"} {
-		s.Poller.Sources = append(s.Poller.Sources, settings.Source{Name: name})
-	}
-	bad := span(1, 5, 0, "poller", "poll.Source", spanfile.Attributes{"source": "bad"})
-	bad.Status, bad.StatusMessage = spanfile.StatusError, "wrong token"
-	good := span(1, 3, 0, "poller", "poll.Source", spanfile.Attributes{"source": "good"})
-	d.spans(t, span(1, 2, 0, "poller", "poll.Source", spanfile.Attributes{"source": "bad"}), bad, good)
-	got := sourceStatus(s)
-	if r := got[0]; r.LastLook == nil || r.LastSuccess == nil || r.LastError != "" {
-		t.Errorf("%+v", r)
-	}
-	if r := got[1]; r.LastLook == nil || !r.LastLook.Equal(bad.End) || r.LastSuccess == nil || r.LastError != "wrong token" {
-		t.Errorf("%+v", r)
-	}
-	if r := got[2]; r.LastLook != nil {
-		t.Errorf("%+v", r)
 	}
 }

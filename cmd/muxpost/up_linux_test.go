@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"muxpost.dev/muxpost/cmd/muxpost/internal/settings"
 	"muxpost.dev/muxpost/cmd/muxpost/internal/stack"
 	"muxpost.dev/muxpost/db/local"
 	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/run"
+	"muxpost.dev/muxpost/internal/settings"
 )
 
 // programs builds every program of a release once a test run.
@@ -109,7 +109,7 @@ func (i *installation) config(more string) {
 	text := strings.ReplaceAll(strings.ReplaceAll(`tmuxd: {listen: 'unix:DIR/t.sock'MORE}
 dispatcher: {listen: 'unix:DIR/d.sock', harness: fakeagent, host: {address: 'unix:DIR/t.sock'}}
 poller: {listen: 'unix:DIR/p.sock', dispatcher: 'unix:DIR/d.sock'}
-`, "DIR", i.dir), "MORE", more)
+`, "MORE", more), "DIR", i.dir)
 	if err := os.WriteFile(filepath.Join(i.dir, "muxpost.yaml"), []byte(text), 0o600); err != nil {
 		i.t.Fatal(err)
 	}
@@ -212,9 +212,9 @@ func (i *installation) comesBack() {
 
 func TestUp_StopsWhatItStartedWhenAServiceDoesNotComeUp(t *testing.T) {
 	i := newInstallation(t)
-	i.config(", width: 1")
+	i.config(", state_dir: /dev/null/tmuxd, socket_dir: DIR")
 	out, code := i.run("up")
-	if code != run.ExitUsage || !strings.Contains(out, "tmuxd.width") || !strings.Contains(out, "stopping what was started") {
+	if code != run.ExitUnavailable || !strings.Contains(out, "state directory") || !strings.Contains(out, "stopping what was started") {
 		t.Errorf("%d\n%s", code, out)
 	}
 	for _, service := range layout.Services() {
@@ -227,6 +227,19 @@ func TestUp_StopsWhatItStartedWhenAServiceDoesNotComeUp(t *testing.T) {
 	}
 	i.config("")
 	i.must("healthy", "up")
+}
+
+func TestUp_StartsNothingWhileAValueOfAnySectionIsWrong(t *testing.T) {
+	i := newInstallation(t)
+	i.config(", width: 1, harnesses: {mine: {binary: x, prompt: '('}}")
+	out, code := i.run("up")
+	if code != run.ExitUsage || !strings.Contains(out, "tmuxd.width") || !strings.Contains(out, "tmuxd.harnesses.mine.prompt") ||
+		!strings.Contains(out, "nothing was started") {
+		t.Errorf("%d\n%s", code, out)
+	}
+	if out, code := i.run("doctor"); code != run.ExitFailed || strings.Count(out, "tmuxd.width") != 1 {
+		t.Errorf("doctor: %d\n%s", code, out)
+	}
 }
 
 // The template is loaded by the services' own loaders; only the addresses are changed, so that nothing collides.

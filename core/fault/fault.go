@@ -77,7 +77,8 @@ type Error struct {
 	// RetryAfter is how long to wait before asking again; zero when no time is known.
 	RetryAfter time.Duration
 
-	cause error
+	cause  error
+	hidden bool // Error leaves the cause out
 }
 
 // New returns an error of a kind, with a reason and a message.
@@ -109,14 +110,30 @@ func (e *Error) WithRetryAfter(d time.Duration) *Error {
 	return &out
 }
 
-// Error returns the message, the cause and the remedy.
+// WithHiddenCause returns a copy with a cause that Error leaves out: what a library said is for logs where the message says it in
+// words for people. HiddenCause returns it.
+func (e *Error) WithHiddenCause(cause error) *Error {
+	out := *e
+	out.cause, out.hidden = cause, true
+	return &out
+}
+
+// HiddenCause returns the cause that Error leaves out, or nil.
+func (e *Error) HiddenCause() error {
+	if !e.hidden {
+		return nil
+	}
+	return e.cause
+}
+
+// Error returns the message, the cause unless it is hidden, and the remedy.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Message)
 	if b.Len() == 0 {
 		b.WriteString(e.Kind.Error())
 	}
-	if e.cause != nil {
+	if e.cause != nil && !e.hidden {
 		b.WriteString(": ")
 		b.WriteString(e.cause.Error())
 	}

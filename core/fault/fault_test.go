@@ -32,3 +32,14 @@ func TestError_SaysWhatToDo(t *testing.T) {
 		t.Error("a foreign error must be internal and without a reason")
 	}
 }
+
+func TestWithHiddenCause_IsForLogsAlone(t *testing.T) {
+	cause := errors.New("transport: desc = ...")
+	err := New(Unavailable, ReasonDispatcherSilent, "cannot reach it").WithHiddenCause(cause).WithRemedy("start it")
+	if err.Error() != "cannot reach it (start it)" || !errors.Is(err, cause) || err.HiddenCause() != cause {
+		t.Errorf("%v, %v", err, err.HiddenCause())
+	}
+	if got := Wrap(Unavailable, "", "m", cause).HiddenCause(); got != nil {
+		t.Errorf("a cause that shows is hidden too: %v", got)
+	}
+}

@@ -11,9 +11,17 @@ import (
 	"time"
 )
 
+// The providers of events, as they stand in natural keys.
+const (
+	// ProviderGitHub is a server that speaks GitHub's REST API.
+	ProviderGitHub = "github"
+	// SourceManual is both provider and source of events by hand; no source of the configuration may have the name.
+	SourceManual = "manual"
+)
+
 // Key is the natural key of an event: the same whichever way the event came in.
 type Key struct {
-	// Provider is the kind of source, "github" or "manual".
+	// Provider is the kind of source, ProviderGitHub or SourceManual.
 	Provider string
 	// Host is the provider's host.
 	Host string

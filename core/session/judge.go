@@ -67,11 +67,11 @@ type Sight struct {
 func Judge(s Sight) (State, Flags, string) {
 	switch s.Answer {
 	case Answered:
+		if s.Elsewhere && (!s.Session || s.Pane == PaneLost) {
+			return Live, Moved, "the agent's pane lives in a session of another name"
+		}
 		if s.Session {
 			return judgeSession(s)
-		}
-		if s.Elsewhere {
-			return Live, Moved, "the agent's pane lives in a session of another name"
 		}
 		return judgeGone(s, "the tmux server has no session of this name")
 	case NoServer:

@@ -54,6 +54,7 @@ func TestJudge_TableA(t *testing.T) {
 		{"server gone, wrapper alive", Sight{Answer: NoServer, Server: ProcessGone, Wrapper: ProcessAlive}, Live, Detached},
 		{"pane closed, wrapper alive", Sight{Answer: Answered, Session: true, Ours: true, Pane: PaneDead, Wrapper: ProcessAlive}, Live, Detached},
 		{"moved", Sight{Answer: Answered, Elsewhere: true, Wrapper: ProcessAlive}, Live, Moved},
+		{"moved, a split left behind", Sight{Answer: Answered, Session: true, Ours: true, Pane: PaneLost, OthersLive: true, Elsewhere: true}, Live, Moved},
 		{"panes unreadable", Sight{Answer: Answered, Session: true, Ours: true}, Unknown, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {

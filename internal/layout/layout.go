@@ -1,7 +1,7 @@
 // Package layout says where the parts of one installation are: the names of the services and of their sections in the
 // configuration file, the addresses they have unless the file says otherwise, and what lies where below the data directory.
 //
-// It opens nothing and knows no key of the configuration; those belong to the services.
+// It opens nothing and knows no key of the configuration; those belong to the package settings.
 package layout
 
 import "path/filepath"
@@ -44,7 +44,7 @@ func (s Service) Listen() string {
 	return ""
 }
 
-// The environment variables that all programs read.
+// The environment variables that all programs read, for what neither a flag nor the configuration says.
 const (
 	// ConfigVariable names the configuration file.
 	ConfigVariable = "MUXPOST_CONFIG"

@@ -2,6 +2,7 @@ package obs
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"github.com/lmittmann/tint"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/term"
+
+	"muxpost.dev/muxpost/core/fault"
 )
 
 // NewLogger returns a logger that writes JSON records to w, or coloured lines when w is a terminal. A record made with a
@@ -20,9 +23,20 @@ func NewLogger(w io.Writer, level slog.Leveler) *slog.Logger {
 
 func newHandler(w io.Writer, level slog.Leveler) slog.Handler {
 	if isTerminal(w) {
-		return tint.NewTextHandler(w, &tint.Options{Level: level, TimeFormat: "15:04:05.000", NoColor: os.Getenv("NO_COLOR") != ""})
+		return tint.NewTextHandler(w, &tint.Options{Level: level, TimeFormat: "15:04:05.000", NoColor: os.Getenv("NO_COLOR") != "",
+			ReplaceAttr: showCause})
 	}
-	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})
+	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: showCause})
+}
+
+// showCause adds to an error what its text leaves out for people.
+func showCause(_ []string, a slog.Attr) slog.Attr {
+	err, ok := a.Value.Any().(error)
+	var f *fault.Error
+	if !ok || !errors.As(err, &f) || f.HiddenCause() == nil {
+		return a
+	}
+	return slog.String(a.Key, err.Error()+" ["+f.HiddenCause().Error()+"]")
 }
 
 // isTerminal reports whether w is a file that a person is looking at.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -190,5 +191,14 @@ func TestSetup_ResourceNamesTheServiceTheBuildAndTheHost(t *testing.T) {
 	want := "host.name=h1,service.name=poller,service.version=" + version.String()
 	if got := span.(sdktrace.ReadOnlySpan).Resource().String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestLogger_ShowsTheCauseThatAMessageLeavesOut(t *testing.T) {
+	var log bytes.Buffer
+	err := fault.New(fault.Unavailable, "", "cannot reach it").WithHiddenCause(errors.New("transport: refused"))
+	NewLogger(&log, slog.LevelInfo).Info("asked", KeyError, fmt.Errorf("look: %w", err))
+	if want := `"error":"look: cannot reach it [transport: refused]"`; !strings.Contains(log.String(), want) {
+		t.Errorf("%s", log.String())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"strconv"
 	"strings"
@@ -141,7 +142,10 @@ func (c caller) fault(err error) error {
 	info, _ := details(s)
 	switch {
 	case s.Code() == codes.Unavailable && info == nil:
-		return fault.Newf(fault.Unavailable, c.options.Silent, "%s does not answer at %s: %s", c.options.Name, c.target, s.Message())
+		verb, short := silence(s.Message())
+		return fault.Newf(fault.Unavailable, c.options.Silent, "%s %s at %s: %s", verb, c.options.Name, c.target, short).
+			// Its text alone: the status would pass for an answer of the service.
+			WithHiddenCause(errors.New(s.Message()))
 	case s.Code() == codes.DeadlineExceeded:
 		message := c.options.Name + " did not answer in time at " + c.target
 		return fault.Wrap(fault.Unavailable, fault.ReasonDeadline, message, context.DeadlineExceeded)

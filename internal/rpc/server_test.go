@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -352,7 +353,19 @@ func TestDial_NobodyThereNamesWhoAndWhere(t *testing.T) {
 	conn := rpctest.Dial(t, addr, rpc.DialOptions{Name: "the dispatcher", Silent: fault.ReasonDispatcherSilent})
 	_, err = ask(t.Context(), conn, "")
 	if !errors.Is(err, fault.New(fault.Unavailable, fault.ReasonDispatcherSilent, "")) ||
-		!strings.HasPrefix(err.Error(), "the dispatcher does not answer at "+addr) || status.Code(err) != codes.Unknown {
+		err.Error() != "cannot reach the dispatcher at "+addr+": connection refused" || status.Code(err) != codes.Unknown {
+		t.Errorf("got %v", err)
+	}
+	deepest := err
+	for next := deepest; next != nil; next = errors.Unwrap(next) {
+		deepest = next
+	}
+	if !strings.Contains(deepest.Error(), "Error while dialing") {
+		t.Errorf("what the transport said is lost: %v", deepest)
+	}
+	socket := "unix:" + filepath.Join(t.TempDir(), "s")
+	_, err = ask(t.Context(), rpctest.Dial(t, socket, rpc.DialOptions{Name: "tmuxd"}), "")
+	if err == nil || err.Error() != "cannot reach tmuxd at "+socket+": no such file" {
 		t.Errorf("got %v", err)
 	}
 	for _, target := range []string{"", "unix:", "127.0.0.1", "127.0.0.1:", ":7001", "host:http", "[::1", "http://127.0.0.1:7001"} {

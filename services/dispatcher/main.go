@@ -13,9 +13,11 @@ import (
 
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/db/migrations"
+	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/run"
+	"muxpost.dev/muxpost/internal/settings"
 	"muxpost.dev/muxpost/internal/version"
 	"muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1/dispatcherv1connect"
 	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
@@ -34,38 +36,41 @@ const (
 
 func main() {
 	run.Main("muxpost-dispatcher", func(ctx context.Context) error {
-		return start(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+		return start(ctx, os.Args[1:], settings.Here(), os.Stdout, os.Stderr)
 	})
 }
 
-// start answers --help and --version, or serves with the configuration that args and the environment name.
-func start(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
-	flags, err := parseFlags(args)
-	switch {
-	case err != nil:
-		return err
-	case flags.help:
-		_, err := io.WriteString(stdout, usage)
-		return err
-	case flags.version:
-		_, err := fmt.Fprintln(stdout, "muxpost-dispatcher", version.String())
+// start answers --help and --version, or serves with the configuration that args and the surroundings name.
+func start(ctx context.Context, args []string, here settings.Where, stdout, stderr io.Writer) error {
+	program := settings.Program{
+		Service: layout.Dispatcher, About: "decides what each delivery needs and has it done on the host of its session.",
+	}
+	where, text, err := program.Parse(args, here)
+	if err != nil || text != "" {
+		_, _ = io.WriteString(stdout, text) // whoever closed it does not want to know
 		return err
 	}
-	config, err := loadConfig(flags, getenv)
+	s, err := settings.LoadService(where, layout.Dispatcher)
 	if err != nil {
 		return err
 	}
-	telemetry, err := obs.Setup(ctx, obs.Config{Service: "dispatcher", DataDir: config.DataDir, LogLevel: config.LogLevel, Stderr: stderr})
+	url, err := s.DatabaseURL(layout.Dispatcher)
+	if err != nil {
+		return err
+	}
+	telemetry, err := obs.Setup(ctx, obs.Config{
+		Service: "dispatcher", DataDir: string(s.DataDir), LogLevel: s.Dispatcher.LogLevel, Stderr: stderr,
+	})
 	if err != nil {
 		return err
 	}
 	defer telemetry.Shutdown(ctx)
-	return serve(ctx, config, telemetry)
+	return serve(ctx, s.Dispatcher, url, telemetry)
 }
 
 // serve runs the service until ctx ends.
-func serve(ctx context.Context, config config, telemetry *obs.Telemetry) error {
-	pool, err := db.Open(ctx, db.Config{URL: config.DatabaseURL, AppName: "muxpost-dispatcher", TracerProvider: telemetry.TracerProvider()})
+func serve(ctx context.Context, config settings.Dispatcher, url string, telemetry *obs.Telemetry) error {
+	pool, err := db.Open(ctx, db.Config{URL: url, AppName: "muxpost-dispatcher", TracerProvider: telemetry.TracerProvider()})
 	if err != nil {
 		return err
 	}

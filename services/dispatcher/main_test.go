@@ -158,12 +158,13 @@ func startService(t *testing.T) *service {
 		t.Fatal(err)
 	}
 	url := dbtest.NewURL(t)
-	env := func(name string) string { return map[string]string{"MUXPOST_DATABASE_URL": url}[name] }
 	reader, writer := io.Pipe()
 	go s.log.read(reader)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- start(ctx, []string{"--config", file, "--data-dir", s.data}, env, io.Discard, writer) }()
+	go func() {
+		done <- start(ctx, []string{"--config", file, "--data-dir", s.data}, at("", "MUXPOST_DATABASE_URL", url), io.Discard, writer)
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

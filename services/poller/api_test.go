@@ -6,10 +6,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/prompt"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+	"muxpost.dev/muxpost/test/fakegithub"
 )
 
 func TestSubmit_RefusesWhatCanNeverBeDelivered(t *testing.T) {
@@ -130,4 +133,69 @@ func TestPollNow_LooksAtOnceAndSaysWhatWentWrong(t *testing.T) {
 	if problem := response.GetSources()[0].GetError(); !strings.Contains(problem, "token_file") {
 		t.Errorf("the problem is %q", problem)
 	}
+}
+
+func TestListSources_SaysHowTheLatestLooksWent(t *testing.T) {
+	w := newWorld(t, strings.Replace(standard, "1s", "1h", 1))
+	r := start(t, w)
+	get := func() *pollerv1.Source {
+		t.Helper()
+		response, err := r.api.ListSources(t.Context(), &pollerv1.ListSourcesRequest{})
+		must(t, err)
+		equal(t, "sources", len(response.GetSources()), 1)
+		return response.GetSources()[0]
+	}
+	look := func() {
+		t.Helper()
+		_, err := r.api.PollNow(t.Context(), &pollerv1.PollNowRequest{})
+		must(t, err)
+	}
+	w.labelled(t, "alice")
+	look()
+	s := get()
+	equal(t, "as configured", []any{s.GetName(), s.GetKind(), s.GetRepositories(), s.GetInterval().AsDuration()},
+		[]any{"gh", "github", []string{"acme/widgets"}, time.Hour})
+	equal(t, "after a success", []any{s.GetLastError(), s.GetLastLookTime() != nil, s.GetLastSuccessTime() != nil, s.GetLastErrorTime() == nil,
+		s.GetNotBefore() == nil, s.GetKnownItems()}, []any{"", true, true, true, true, int32(1)})
+	w.AddToken("tok", "somebody")
+	must(t, w.Inject(fakegithub.Fault{Kind: fakegithub.KindStatus, Status: http.StatusUnauthorized, Times: 1}))
+	success := s.GetLastSuccessTime().AsTime()
+	look()
+	s = get()
+	if !strings.Contains(s.GetLastError(), "token_file") || s.GetLastErrorTime() == nil || !s.GetLastSuccessTime().AsTime().Equal(success) {
+		t.Errorf("after a failure: %v", s)
+	}
+	must(t, w.Inject(fakegithub.Fault{Kind: fakegithub.KindSecondaryLimit, Status: 429, RetryAfter: 120, Times: 1}))
+	look()
+	if s = get(); s.GetLastError() == "" || time.Until(s.GetNotBefore().AsTime()) < time.Minute {
+		t.Errorf("after a limit: %v", s)
+	}
+}
+
+func TestCountLedger_CountsEveryState(t *testing.T) {
+	w := newWorld(t, standard)
+	w.dispatcher.answer = func(*dispatcherv1.DeliverRequest) (*dispatcherv1.DeliverResponse, error) {
+		return outcome(dispatcherv1.Outcome_OUTCOME_HELD, "session_holds", time.Hour), nil
+	}
+	r := start(t, w)
+	for i := range 3 {
+		_, err := r.api.Submit(t.Context(), &pollerv1.SubmitRequest{WorkItem: fmt.Sprintf("github:o/r#%d", i+1), Text: "x"})
+		must(t, err)
+	}
+	want := map[pollerv1.LedgerState]int64{}
+	for n := 1; n < len(pollerv1.LedgerState_name); n++ {
+		want[pollerv1.LedgerState(n)] = 0
+	}
+	want[pollerv1.LedgerState_LEDGER_STATE_HELD] = 3
+	got := map[pollerv1.LedgerState]int64{}
+	eventually(t, "all are held", func() bool {
+		response, err := r.api.CountLedger(t.Context(), &pollerv1.CountLedgerRequest{})
+		must(t, err)
+		clear(got)
+		for _, c := range response.GetCounts() {
+			got[c.GetState()] += c.GetCount()
+		}
+		return got[pollerv1.LedgerState_LEDGER_STATE_HELD] == 3
+	})
+	equal(t, "counts", got, want)
 }

@@ -13,9 +13,11 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/db/migrations"
+	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/run"
+	"muxpost.dev/muxpost/internal/settings"
 	"muxpost.dev/muxpost/internal/version"
 	"muxpost.dev/muxpost/proto/gen/muxpost/poller/v1/pollerv1connect"
 	"muxpost.dev/muxpost/services/poller/internal/dispatch"
@@ -28,6 +30,8 @@ import (
 )
 
 const (
+	section = string(layout.Poller)
+
 	// healthInterval is how often the database is asked whether it answers, and healthTime how long it may take.
 	healthInterval = 2 * time.Second
 	healthTime     = 2 * time.Second
@@ -52,17 +56,22 @@ type parts struct {
 
 // assemble opens what the poller needs. A database that does not answer is fault.Unavailable; one with another schema is
 // fault.Conflict.
-func assemble(ctx context.Context, c config, stderr io.Writer) (_ *parts, err error) {
-	p := &parts{wake: make(chan struct{}, 1)}
+func assemble(ctx context.Context, s settings.Settings, stderr io.Writer) (_ *parts, err error) {
+	p, c := &parts{wake: make(chan struct{}, 1)}, s.Poller
+	url, err := s.DatabaseURL(layout.Poller)
+	if err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			p.close(ctx)
 		}
 	}()
-	if p.telemetry, err = obs.Setup(ctx, obs.Config{Service: section, DataDir: c.DataDir, LogLevel: c.LogLevel, Stderr: stderr}); err != nil {
+	p.telemetry, err = obs.Setup(ctx, obs.Config{Service: section, DataDir: string(s.DataDir), LogLevel: c.LogLevel, Stderr: stderr})
+	if err != nil {
 		return nil, err
 	}
-	dbConfig := db.Config{URL: c.DatabaseURL, AppName: "muxpost-poller", MaxConns: int32(c.Workers + spareConns)}
+	dbConfig := db.Config{URL: url, AppName: "muxpost-poller", MaxConns: int32(c.Workers + spareConns)}
 	dbConfig.TracerProvider = p.telemetry.TracerProvider()
 	if p.pool, err = db.Open(ctx, dbConfig); err != nil {
 		return nil, err
@@ -85,21 +94,25 @@ func assemble(ctx context.Context, c config, stderr io.Writer) (_ *parts, err er
 }
 
 // compose makes the poller's own parts on what was opened.
-func (p *parts) compose(c config) error {
+func (p *parts) compose(c settings.Poller) error {
 	tracer := p.telemetry.Tracer(section)
 	holder := store.NewHolder()
 	p.store = store.New(store.Config{Pool: p.pool, Quiet: p.quiet, Tracer: tracer, Holder: holder})
 	var watched []poll.Watched
 	for _, s := range c.Sources {
+		token, err := s.Token()
+		if err != nil {
+			return fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "the token of the source "+s.Name, err)
+		}
 		source, err := github.New(github.Config{
-			BaseURL: s.BaseURL, Host: s.Host, Token: s.token, Label: s.Label, TracerProvider: p.telemetry.TracerProvider(),
+			BaseURL: s.BaseURL, Host: s.Host, Token: token, Label: s.Label, TracerProvider: p.telemetry.TracerProvider(),
 		})
 		if err != nil {
 			return err
 		}
 		p.sources = append(p.sources, source)
 		watched = append(watched, poll.Watched{
-			Name: s.Name, Provider: github.Provider, Host: s.Host, Source: source, Repositories: s.Repositories,
+			Name: s.Name, Provider: s.Kind, Host: s.Host, Source: source, Repositories: s.Repositories, Interval: s.Interval,
 			Policy: poll.Policy{Authors: s.Authors, TrustLabel: s.TrustLabel},
 		})
 		p.explain(s)
@@ -114,7 +127,7 @@ func (p *parts) compose(c config) error {
 }
 
 // explain says at the start what a person would otherwise only find out by waiting.
-func (p *parts) explain(s sourceConfig) {
+func (p *parts) explain(s settings.Source) {
 	log := p.telemetry.Logger.With(obs.KeySource, s.Name)
 	switch {
 	case len(s.Authors) == 0 && s.TrustLabel:
@@ -122,13 +135,13 @@ func (p *parts) explain(s sourceConfig) {
 	case len(s.Authors) == 0:
 		log.Warn("no event will reach an agent: authors is empty, so nobody may steer; list the logins that may")
 	}
-	if s.token == "" && s.BaseURL == "" {
+	if s.TokenFile == "" && s.BaseURL == "" {
 		log.Warn("no token_file is set: GitHub answers 60 requests an hour without one, and shows public repositories only")
 	}
 }
 
 // serve runs until ctx ends.
-func (p *parts) serve(ctx context.Context, c config) error {
+func (p *parts) serve(ctx context.Context, c settings.Poller) error {
 	listener, err := rpc.Listen(c.Listen)
 	if err != nil {
 		return err
@@ -153,7 +166,7 @@ func (p *parts) serve(ctx context.Context, c config) error {
 	return err
 }
 
-func (p *parts) schedule(ctx context.Context, c config) error {
+func (p *parts) schedule(ctx context.Context, c settings.Poller) error {
 	sources := make([]schedule.Source, len(c.Sources))
 	for i, s := range c.Sources {
 		sources[i] = schedule.Source{Name: s.Name, Interval: s.Interval}

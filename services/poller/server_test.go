@@ -60,7 +60,7 @@ func start(t *testing.T, w *world) *running {
 	r := &running{world: w, log: &logBuffer{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- program(ctx, []string{"--config", w.config}, io.Discard, r.log) }()
+	go func() { ended <- program(ctx, []string{"--config", w.config}, w.where(), io.Discard, r.log) }()
 	r.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-ended
@@ -235,7 +235,7 @@ func TestServe_ADispatcherThatIsAwayCostsNoTryAndIsToldWhenItIsBack(t *testing.T
 		return entry.GetReason() == "dispatcher_unreachable"
 	})
 	equal(t, "tries", entry.GetTries(), int32(0))
-	if !strings.Contains(entry.GetDetail(), "does not answer at "+address) {
+	if !strings.Contains(entry.GetDetail(), "cannot reach the dispatcher at "+address+": connection refused") {
 		t.Errorf("the detail is %q", entry.GetDetail())
 	}
 	listener, err := rpc.Listen(address)
@@ -260,7 +260,7 @@ func TestServe_AStopIsSoonAndLeavesNothingRunning(t *testing.T) {
 	log := &logBuffer{}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- program(ctx, []string{"--config", w.config}, io.Discard, log) }()
+	go func() { ended <- program(ctx, []string{"--config", w.config}, w.where(), io.Discard, log) }()
 	eventually(t, "the opening event arrives", func() bool { return len(w.dispatcher.requests()) == 1 })
 	begun := time.Now()
 	cancel()

@@ -18,8 +18,10 @@ import (
 
 	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/db/dbtest"
+	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/rpc/rpctest"
+	"muxpost.dev/muxpost/internal/settings"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 	"muxpost.dev/muxpost/test/fakegithub"
@@ -133,10 +135,17 @@ func (w *world) configure(t *testing.T, source string) {
 %s`, w.dir, w.database, w.address, w.url, strings.Trim(source, "\n")), 0o600))
 }
 
+// where is the poller's surroundings: nothing but the file says anything.
+func (w *world) where() settings.Where {
+	return settings.Where{Getenv: func(string) string { return "" }}
+}
+
 // open assembles a poller that runs nothing by itself.
 func (w *world) open(t *testing.T) *parts {
 	t.Helper()
-	c, err := loadConfig(w.config, "")
+	where := w.where()
+	where.File = w.config
+	c, err := settings.LoadService(where, layout.Poller)
 	must(t, err)
 	p, err := assemble(t.Context(), c, &bytes.Buffer{})
 	must(t, err)

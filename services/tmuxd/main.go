@@ -4,9 +4,7 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +15,7 @@ import (
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/run"
+	"muxpost.dev/muxpost/internal/settings"
 	"muxpost.dev/muxpost/internal/version"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 	"muxpost.dev/muxpost/services/tmuxd/internal/disk"
@@ -26,35 +25,35 @@ import (
 	"muxpost.dev/muxpost/services/tmuxd/internal/tmux"
 )
 
-func main() { run.Main("muxpost-tmuxd", serve) }
+func main() {
+	run.Main("muxpost-tmuxd", func(ctx context.Context) error {
+		return start(ctx, os.Args[1:], settings.Here(), os.Stdout, os.Stderr)
+	})
+}
 
-func serve(ctx context.Context) error {
-	flags := flag.NewFlagSet("muxpost-tmuxd", flag.ContinueOnError)
-	file := flags.String("config", "", "configuration `file` (YAML, section tmuxd)")
-	dataDir := flags.String("data-dir", "", "`directory` for state, working trees and span files")
-	showVersion := flags.Bool("version", false, "print the version and exit")
-	switch err := flags.Parse(os.Args[1:]); {
-	case errors.Is(err, flag.ErrHelp):
-		return nil
-	case err != nil || flags.NArg() > 0:
-		return fault.New(fault.Invalid, fault.ReasonBadArgument, "unknown arguments").WithRemedy("muxpost-tmuxd -help lists the flags")
-	case *showVersion:
-		fmt.Println("muxpost-tmuxd", version.String())
-		return nil
+// start answers --help and --version, or serves with the configuration that args and the surroundings name.
+func start(ctx context.Context, args []string, here settings.Where, stdout, stderr io.Writer) error {
+	program := settings.Program{Service: layout.Tmuxd, About: "runs on each host and owns the agents' tmux sessions there."}
+	where, text, err := program.Parse(args, here)
+	if err != nil || text != "" {
+		_, _ = io.WriteString(stdout, text) // whoever closed it does not want to know
+		return err
 	}
-	data, err := filepath.Abs(*dataDir)
-	if err != nil || *dataDir == "" {
-		return fault.New(fault.Invalid, fault.ReasonBadArgument, "no data directory was given").WithRemedy("pass -data-dir DIR")
-	}
-	c, err := loadConfig(*file, layout.DataDir(data))
+	s, err := settings.LoadService(where, layout.Tmuxd)
 	if err != nil {
 		return err
 	}
-	telemetry, err := obs.Setup(ctx, obs.Config{Service: "tmuxd", Host: c.Host, DataDir: data, LogLevel: c.LogLevel})
+	c := s.Tmuxd
+	telemetry, err := obs.Setup(ctx, obs.Config{Service: "tmuxd", Host: c.Host, DataDir: string(s.DataDir), LogLevel: c.LogLevel, Stderr: stderr})
 	if err != nil {
 		return err
 	}
 	defer telemetry.Shutdown(context.WithoutCancel(ctx))
+	return serve(ctx, c, telemetry)
+}
+
+// serve runs the service until ctx ends.
+func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) error {
 	state, err := disk.Open(c.StateDir, c.Exec)
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot use the state directory", err)
@@ -65,7 +64,7 @@ func serve(ctx context.Context) error {
 		return err
 	}
 	home, _ := os.UserHomeDir()
-	table, err := harness.New(c.Harness, state.HarnessRoot(), home, findProgram)
+	table, err := harness.New(c.Harnesses, state.HarnessRoot(), home, findProgram)
 	if err != nil {
 		return err
 	}
@@ -90,7 +89,7 @@ func serve(ctx context.Context) error {
 	return srv.Serve(ctx, listener)
 }
 
-func newTmux(c config, telemetry *obs.Telemetry) (*tmux.Client, error) {
+func newTmux(c settings.Tmuxd, telemetry *obs.Telemetry) (*tmux.Client, error) {
 	if err := os.MkdirAll(c.SocketDir, 0o700); err != nil {
 		return nil, fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot make the directory for sockets", err)
 	}

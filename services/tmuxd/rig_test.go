@@ -19,6 +19,7 @@ import (
 	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/internal/settings"
 	"muxpost.dev/muxpost/services/tmuxd/internal/disk"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
@@ -35,7 +36,7 @@ type rig struct {
 	tmux   *tmux.Client
 	disk   *disk.Dir
 	env    map[string]string
-	entry  harness.Entry
+	entry  settings.Harness
 	home   string // of the bundled agent
 	execs  string
 	tokens int64
@@ -83,7 +84,7 @@ func newRig(t *testing.T, env map[string]string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, dir: dir, item: item, env: env, entry: harness.Builtin()["fakeagent"], execs: execs,
+	r := &rig{t: t, dir: dir, item: item, env: env, entry: settings.BuiltinHarnesses()["fakeagent"], execs: execs,
 		home: filepath.Join(dir, "state", "harness", "fakeagent")}
 	r.entry.Binary = agenttest.Build(t)
 	t.Cleanup(func() {
@@ -98,7 +99,14 @@ func newRig(t *testing.T, env map[string]string) *rig {
 func (r *rig) open() {
 	r.t.Helper()
 	var err error
-	if r.disk, err = disk.Open(filepath.Join(r.dir, "state"), r.execs); err != nil {
+	// A child that another test is starting may hold a copy of the lock for a moment.
+	for range 200 {
+		if r.disk, err = disk.Open(filepath.Join(r.dir, "state"), r.execs); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err != nil {
 		r.t.Fatal(err)
 	}
 	getenv := func(key string) (string, bool) {
@@ -107,7 +115,7 @@ func (r *rig) open() {
 		}
 		return os.LookupEnv(key)
 	}
-	table, err := harness.New(map[string]harness.Entry{"fakeagent": r.entry}, r.disk.HarnessRoot(), r.dir, exec.LookPath)
+	table, err := harness.New(map[string]settings.Harness{"fakeagent": r.entry}, r.disk.HarnessRoot(), r.dir, exec.LookPath)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -149,6 +157,12 @@ func (r *rig) endServers() {
 
 func (r *rig) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	r.t.Cleanup(cancel)
+	return ctx
+}
+
+func (r *rig) ctxFor(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
 	r.t.Cleanup(cancel)
 	return ctx
 }
@@ -265,3 +279,53 @@ func (r *rig) signal(pid int, sig syscall.Signal) {
 }
 
 func typed(id, text string) string { return prompt.Typed(id, text) }
+
+// leftPasted leaves what a tmuxd leaves that dies between the paste and the submit: the text in the composer, the ring, the journal.
+func (r *rig) leftPasted(id, text string) {
+	r.t.Helper()
+	st := r.state()
+	if err := r.tmux.Advance(r.ctx(), r.item.Target(), "g0"); err != nil {
+		r.t.Fatal(err)
+	}
+	g := host.Guard{Stamp: st.Incarnation.Stamp, Pane: st.Incarnation.PaneID, Pid: st.Incarnation.PanePid, Session: st.Incarnation.SessionID,
+		Token: r.token(), NotAfter: time.Now().Add(time.Minute), Generation: "g0"}
+	screen, ok, err := r.tmux.Capture(r.ctx(), r.item.Target(), g)
+	if err != nil || !ok {
+		r.t.Fatalf("%v %v", ok, err)
+	}
+	for _, phase := range []session.Phase{session.Pasting, session.Pasted} {
+		if err := r.disk.Append(r.item.Target(), host.Entry{Time: time.Now(), ID: id, Phase: phase, Stamp: st.Incarnation.Stamp,
+			Harness: "fakeagent", Conversation: st.Conversation, Directory: st.Directory}, false); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	done, err := r.tmux.Paste(r.ctx(), r.item.Target(), g, host.Text{ID: id, Typed: typed(id, text),
+		Look: host.Look{Cursor: host.Cursor{X: screen.CursorX, Y: screen.CursorY}}, Ring: session.Ring{}.With(id, session.Pasted)})
+	if err != nil || !done {
+		r.t.Fatalf("%v %v", done, err)
+	}
+	r.until("the text shows", func() bool { return !strings.Contains(r.screen(), "› Ask fakeagent to do anything") })
+	r.restart()
+}
+
+// shelled puts the agent below a shell: tmux and the wrapper continue their own children when these stop.
+func (r *rig) shelled() {
+	r.entry.Fresh = append([]string{"-c", `"$0" "$@"; exit $?`, r.entry.Binary}, r.entry.Fresh...)
+	r.entry.Binary = "/bin/sh"
+	r.restart()
+}
+
+// grandchild is the agent below its shell.
+func (r *rig) grandchild() int {
+	r.t.Helper()
+	shell := r.agentPid()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", shell, shell))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return pid
+}

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/session"
@@ -393,18 +392,7 @@ func TestRestart_ATextThatStandsUnsentIsSubmittedNotTypedAgain(t *testing.T) {
 	r := newRig(t, nil)
 	res := r.started("", "")
 	r.ready()
-	// tmuxd dies between the paste and the submit: what is left is the text in the composer, and the ring.
-	st := r.state()
-	g := host.Guard{Stamp: st.Incarnation.Stamp, Pane: st.Incarnation.PaneID, Pid: st.Incarnation.PanePid, Token: r.token(), NotAfter: time.Now().Add(time.Minute)}
-	g.Generation = "g0"
-	if err := r.tmux.Advance(r.ctx(), r.item.Target(), "g0"); err != nil {
-		t.Fatal(err)
-	}
-	done, err := r.tmux.Paste(r.ctx(), r.item.Target(), g, host.Text{ID: d1, Typed: typed(d1, "hello there"), Ring: session.Ring{}.With(d1, session.Pasted)})
-	if err != nil || !done {
-		t.Fatalf("%v %v", done, err)
-	}
-	r.restart()
+	r.leftPasted(d1, "hello there")
 	if got := r.paste(d2, "another"); got.Verdict != host.Held || got.Cause != host.HeldDraft || !strings.Contains(got.Detail, d1) {
 		t.Errorf("another delivery meanwhile: %+v", got)
 	}
@@ -436,11 +424,32 @@ func TestState_SilenceIsUnknownAndLicensesNothing(t *testing.T) {
 	r.took(res.Conversation, typed(d1, "hello there"))
 }
 
-func TestState_ADeletedSocketIsNotAbsence(t *testing.T) {
+func TestState_ADeletedSocketIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.started("", "")
+	res := r.started("", "")
 	r.ready()
+	server := r.state().Incarnation.Server.Pid
+	if err := os.Remove(r.tmux.Socket(r.item.Target())); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.spawn(d2, "a second server"); got.Outcome != host.SpawnOccupied {
+		t.Errorf("%+v", got)
+	}
+	if got := r.paste(d1, "hello there"); got.Verdict != host.Submitted {
+		t.Fatalf("%+v", got)
+	}
+	if now := r.state().Incarnation.Server.Pid; now != server {
+		t.Errorf("the server is %d, and was %d", now, server)
+	}
+	r.took(res.Conversation, typed(d1, "hello there"))
+}
+
+func TestState_ADeletedSocketOfAStoppedServerIsNotAbsence(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	server := r.started("", "").Incarnation.Server.Pid
+	r.signal(server, syscall.SIGSTOP)
 	if err := os.Remove(r.tmux.Socket(r.item.Target())); err != nil {
 		t.Fatal(err)
 	}
@@ -479,6 +488,7 @@ func TestState_AForeignSessionIsNeverTouched(t *testing.T) {
 	r.started("", "")
 	r.ready()
 	r.person("set-option", "-u", "-t", "="+r.item.Target()+":", "@mux_stamp")
+	r.person("set-option", "-pu", "-t", "="+r.item.Target()+":", "@mux_stamp")
 	if st := r.state(); st.State != session.Live || !st.Flags.Has(session.Foreign) {
 		t.Fatalf("%+v", st)
 	}

@@ -10,23 +10,15 @@ import (
 	"strconv"
 	"strings"
 
-	"muxpost.dev/muxpost/cmd/muxpost/internal/settings"
 	"muxpost.dev/muxpost/core/fault"
-	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/db/local"
 	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/rpc"
+	"muxpost.dev/muxpost/internal/settings"
 )
 
-const (
-	// maxSocketPath is the longest path of a unix socket, in bytes.
-	maxSocketPath = 107
-	// leastTmux is the oldest tmux that tmuxd works with.
-	leastMajor, leastMinor = 3, 3
-)
-
-// MaxSocketDir is the longest path, in bytes, of a directory that holds the sockets of tmux servers.
-const MaxSocketDir = maxSocketPath - len("/") - workitem.MaxTarget - len(".sock")
+// leastMajor and leastMinor are the oldest tmux that tmuxd works with.
+const leastMajor, leastMinor = 3, 3
 
 // Problem is something that keeps the services from running.
 type Problem struct {
@@ -68,16 +60,6 @@ func Tmux(ctx context.Context, binary string) (string, error) {
 	return text, nil
 }
 
-// CheckSocketDir says when a directory's path is too long for the sockets of tmux servers.
-func CheckSocketDir(dir string) error {
-	if len(dir) <= MaxSocketDir {
-		return nil
-	}
-	return fault.Newf(fault.Invalid, fault.ReasonBadConfig,
-		"the path %s has %d bytes, and the sockets of tmux servers fit below one of at most %d", dir, len(dir), MaxSocketDir).
-		WithRemedy("set tmuxd.socket_dir to a short directory of your own, or name a shorter --data-dir")
-}
-
 // CheckAddress says when an address cannot be listened on, and who has it.
 func CheckAddress(address string) error {
 	listener, err := rpc.Listen(address)
@@ -98,29 +80,16 @@ func (s *Stack) preflight(ctx context.Context, running map[layout.Service]bool) 
 	if !running[layout.Tmuxd] {
 		_, err := Tmux(ctx, s.Tmuxd.Tmux)
 		add(err)
-		add(CheckSocketDir(s.Tmuxd.SocketDir))
 	}
+	add(s.Check())
 	add(s.checkPrograms(running))
-	if !running[layout.Dispatcher] && s.Dispatcher.Harness == "" {
-		add(fault.Newf(fault.Invalid, fault.ReasonBadConfig, "%s does not set dispatcher.harness", s.File).
-			WithRemedy("set it to what a first session shall run, such as fakeagent"))
-	}
-	database, err := s.Database()
-	add(err)
-	if err == nil && database.Local() && !postgresRuns(ctx, s.DataDir) {
+	// What is wrong with the database's settings or with an address is told by Check.
+	if database, err := s.Database(); err == nil && database.Local() && !postgresRuns(ctx, s.DataDir) {
 		_, err := local.Find()
 		add(err)
 	}
-	taken := map[string]layout.Service{}
 	for _, service := range layout.Services() {
-		address := s.Address(service)
-		if other, twice := taken[address]; twice {
-			add(fault.Newf(fault.Invalid, fault.ReasonBadConfig, "%s and %s would both listen on %s", other, service, address).
-				WithRemedy("give each an address of its own in " + s.File))
-			continue
-		}
-		taken[address] = service
-		if !running[service] {
+		if address := s.Address(service); !running[service] && settings.CheckListen(address) == nil {
 			add(s.foreign(service, CheckAddress(address)))
 		}
 	}
@@ -148,9 +117,6 @@ func (s *Stack) checkPrograms(running map[layout.Service]bool) error {
 		if !running[service] {
 			need(s.Binary(service))
 		}
-	}
-	if !running[layout.Tmuxd] {
-		need(s.Exec())
 	}
 	if len(missing) == 0 {
 		return nil

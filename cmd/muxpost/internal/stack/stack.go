@@ -12,10 +12,10 @@ import (
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"muxpost.dev/muxpost/cmd/muxpost/internal/settings"
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/rpc"
+	"muxpost.dev/muxpost/internal/settings"
 )
 
 // Stack is the services of one installation on this machine.
@@ -34,14 +34,6 @@ type Stack struct {
 // Binary returns the path of a service's program.
 func (s *Stack) Binary(service layout.Service) string {
 	return filepath.Join(s.BinDir, service.Binary())
-}
-
-// Exec returns the path of the wrapper that tmuxd starts agents in.
-func (s *Stack) Exec() string {
-	if s.Tmuxd.Exec != "" {
-		return s.Tmuxd.Exec
-	}
-	return filepath.Join(s.BinDir, "muxpost-exec")
 }
 
 // VersionOf asks a program for its version: the text behind its name.

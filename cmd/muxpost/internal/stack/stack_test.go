@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -16,9 +17,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muxpost.dev/muxpost/cmd/muxpost/internal/settings"
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/layout"
+	"muxpost.dev/muxpost/internal/settings"
 )
 
 // rig is a data directory with a record of one service.
@@ -35,11 +36,11 @@ func newRig(t *testing.T) rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s, err := settings.Load(settings.Where{DataDir: dir, Getenv: func(string) string { return "" }})
+	s, err := settings.Load(settings.Where{DataDir: dir, BinDir: dir, Getenv: func(string) string { return "" }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := settings.MakeDataDir(s.DataDir, true); err != nil {
+	if err := MakeDataDir(s.DataDir, true); err != nil {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
@@ -244,7 +245,7 @@ func TestTail_WritesRecordsForPeople(t *testing.T) {
 
 func TestEnviron_GivesTheDatabaseToWhoNeedsItAlone(t *testing.T) {
 	r := newRig(t)
-	r.Environ = []string{"PATH=/bin", "MUXPOST_LISTEN=x", "MUXPOST_DATABASE_URL=old", "TMUX=y"}
+	r.Environ = []string{"PATH=/bin", "MUXPOST_DATA_DIR=x", "MUXPOST_DATABASE_URL=old", "TMUX=y"}
 	if diff := cmp.Diff([]string{"PATH=/bin"}, r.environ(layout.Tmuxd, "postgres://x")); diff != "" {
 		t.Error(diff)
 	}
@@ -253,12 +254,21 @@ func TestEnviron_GivesTheDatabaseToWhoNeedsItAlone(t *testing.T) {
 	}
 }
 
-func TestCheckSocketDir_MatchesWhatTmuxdTakes(t *testing.T) {
-	if err := CheckSocketDir("/" + strings.Repeat("a", MaxSocketDir-1)); err != nil {
-		t.Error(err)
-	}
-	if err := CheckSocketDir("/" + strings.Repeat("a", MaxSocketDir)); !errors.Is(err, fault.Invalid) {
-		t.Errorf("%v", err)
+func TestMakeDataDir_IsPrivateExceptForRoot(t *testing.T) {
+	for _, root := range []bool{true, false} {
+		dir := layout.DataDir(filepath.Join(t.TempDir(), "a", "b"))
+		if err := MakeDataDir(dir, root); err != nil {
+			t.Fatal(err)
+		}
+		want := fs.FileMode(0o700)
+		if root {
+			want = 0o711
+		}
+		for path, mode := range map[string]fs.FileMode{string(dir): want, dir.LogDir(): 0o700, dir.RunDir(): 0o700} {
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+				t.Errorf("%s: %v, %v", path, info.Mode(), err)
+			}
+		}
 	}
 }
 

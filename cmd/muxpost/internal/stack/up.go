@@ -140,14 +140,13 @@ func (s *Stack) start(ctx context.Context, service layout.Service, url string) (
 	return c, nil
 }
 
-// environ is what a service inherits. Our own variables would put other settings over the file's for some services and not for
-// others, so only the database's URL is passed on, and tmuxd, which starts other people's programs, does not get that.
+// environ is what a service inherits. What our own variables say was settled before the start, so only the database's URL is passed
+// on, and tmuxd, which starts other people's programs, does not get that.
 func (s *Stack) environ(service layout.Service, url string) []string {
 	env := slices.DeleteFunc(slices.Clone(s.Environ), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		switch name {
-		case layout.DatabaseURLVariable, "MUXPOST_DATABASE_URL_FILE", "MUXPOST_LISTEN", "MUXPOST_HOST_ADDRESS", layout.ConfigVariable,
-			layout.DataDirVariable, "TMUX", "TMUX_PANE":
+		case layout.DatabaseURLVariable, layout.ConfigVariable, layout.DataDirVariable, "TMUX", "TMUX_PANE":
 			return true
 		}
 		return false

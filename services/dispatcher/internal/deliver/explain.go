@@ -103,7 +103,7 @@ func (r *run) freeing() string {
 	if r.sight.SocketPath == "" {
 		return "end the session " + r.req.ref.Target() + " on the host if nobody needs it"
 	}
-	return "if nobody needs it, run on the host: tmux -S " + shellQuote(r.sight.SocketPath) + " kill-session -t '=" + r.req.ref.Target() + ":'"
+	return "if nobody needs it, run on the host: tmux -N -S " + shellQuote(r.sight.SocketPath) + " kill-session -t '=" + r.req.ref.Target() + ":'"
 }
 
 func shellQuote(s string) string {

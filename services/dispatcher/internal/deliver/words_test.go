@@ -34,11 +34,11 @@ func TestFreeing_IsACommandThatCanBePasted(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &run{req: checked{ref: ref}, sight: Sight{SocketPath: "/run/it's here/x.sock"}}
-	if got, want := r.freeing(), `tmux -S '/run/it'\''s here/x.sock' kill-session -t '=loop-octo-widget-7:'`; !strings.HasSuffix(got, want) {
+	if got, want := r.freeing(), `tmux -N -S '/run/it'\''s here/x.sock' kill-session -t '=loop-octo-widget-7:'`; !strings.HasSuffix(got, want) {
 		t.Errorf("%s", got)
 	}
 	r.sight.SocketPath = "/run/x.sock"
-	if got := r.freeing(); !strings.HasSuffix(got, `tmux -S /run/x.sock kill-session -t '=loop-octo-widget-7:'`) {
+	if got := r.freeing(); !strings.HasSuffix(got, `tmux -N -S /run/x.sock kill-session -t '=loop-octo-widget-7:'`) {
 		t.Errorf("%s", got)
 	}
 }

@@ -19,20 +19,18 @@ import (
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/internal/settings"
 	"muxpost.dev/muxpost/internal/version"
 )
 
 // DefaultTimeout bounds one request, its body included.
 const DefaultTimeout = 15 * time.Second
 
-// publicAPI is where github.com answers.
-const publicAPI = "https://api.github.com/"
-
 // Config says which server to read and as whom.
 type Config struct {
 	// BaseURL is the root of the server or of its API; empty means github.com. A path of its own (such as /api/v3/) is kept.
 	BaseURL string
-	// Host is the host in names of work items; empty means DefaultHost(BaseURL).
+	// Host is the host in names of work items; empty means settings.HostOf(BaseURL).
 	Host string
 	// Token is sent with every request; empty sends none.
 	Token string
@@ -54,35 +52,6 @@ type Client struct {
 	timeout time.Duration
 }
 
-// DefaultHost returns the host that a base URL stands for in names of work items: github.com for an empty one, otherwise its
-// host, and its port if it has one. It fails with fault.Invalid for what is no http or https URL.
-func DefaultHost(baseURL string) (string, error) {
-	if baseURL == "" {
-		return "github.com", nil
-	}
-	u, err := parseBase(baseURL)
-	if err != nil {
-		return "", err
-	}
-	if u.Host == "api.github.com" || u.Host == "github.com" {
-		return "github.com", nil
-	}
-	return strings.ToLower(u.Host), nil
-}
-
-func parseBase(text string) (*url.URL, error) {
-	u, err := url.Parse(cmp.Or(text, publicAPI))
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		// The text may hold a secret in the wrong place, so it is not repeated.
-		return nil, fault.New(fault.Invalid, fault.ReasonBadConfig, "the base URL is not an http or https URL of a server").
-			WithRemedy("write it as https://github.example.com or https://github.example.com/api/v3/, or leave it out for github.com")
-	}
-	if !strings.HasSuffix(u.Path, "/") {
-		u.Path += "/"
-	}
-	return u, nil
-}
-
 // apiOf returns where the API of a server is. A server of one's own has it under /api/v3/; one on this machine is taken as it
 // is, and so is an address that has a path or says that it is an API.
 func apiOf(base *url.URL) *url.URL {
@@ -101,13 +70,13 @@ func apiOf(base *url.URL) *url.URL {
 
 // New returns a client. It connects to nothing yet. A configuration that cannot work is fault.Invalid.
 func New(config Config) (*Client, error) {
-	base, err := parseBase(config.BaseURL)
+	base, err := settings.ParseBaseURL(config.BaseURL)
 	if err != nil {
 		return nil, err
 	}
 	host := config.Host
 	if host == "" {
-		if host, err = DefaultHost(config.BaseURL); err != nil {
+		if host, err = settings.HostOf(config.BaseURL); err != nil {
 			return nil, err
 		}
 	}

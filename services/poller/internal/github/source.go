@@ -15,9 +15,6 @@ import (
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
-// Provider is what stands in natural keys.
-const Provider = "github"
-
 const (
 	pageSize = 100
 	// maxPages bounds a list: a server whose pages never end must not be followed for ever.

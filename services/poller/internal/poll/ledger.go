@@ -16,9 +16,6 @@ const (
 	KindMessage = "message"
 )
 
-// SourceManual is the source of events by hand.
-const SourceManual = "manual"
-
 // Ledger keeps items, events and how far each source was read. Its errors are faults.
 type Ledger interface {
 	// BeginLook takes the lease of a source for a while. While another holder has it, that is fault.Conflict with
@@ -52,6 +49,22 @@ type LookEnd struct {
 	Throttles int
 	// Read lists the repositories that were read without an error.
 	Read []string
+}
+
+// SourceState is what is on record of a source. Every time is zero where there is none.
+type SourceState struct {
+	// LastLook is when the latest look began.
+	LastLook time.Time
+	// LastSuccess is when a look last ended with everything read.
+	LastSuccess time.Time
+	// LastError is why the latest look that ended failed, for a person; empty when it did not.
+	LastError string
+	// LastErrorAt is when that look began; zero while the next one is under way.
+	LastErrorAt time.Time
+	// NotBefore is until when the source is not asked, while a limit of its own is being waited out.
+	NotBefore time.Time
+	// Items is how many open work items it has shown.
+	Items int
 }
 
 // Known is an item as the ledger knows it.

@@ -32,7 +32,9 @@ type Watched struct {
 	Source Source
 	// Repositories are read in this order.
 	Repositories []string
-	Policy       Policy
+	// Interval is how often the source is to be looked at; for the record, whoever calls Look keeps it.
+	Interval time.Duration
+	Policy   Policy
 }
 
 // Config is what a Poller is made from; every field is required.
@@ -70,6 +72,9 @@ func (p *Poller) Sources() []string {
 	}
 	return names
 }
+
+// Watched returns the sources, in the order of the configuration.
+func (p *Poller) Watched() []Watched { return slices.Clone(p.config.Sources) }
 
 // Result is what one look at one source found.
 type Result struct {

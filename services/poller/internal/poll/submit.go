@@ -66,7 +66,7 @@ func (m Message) event(budget int) (Event, error) {
 	if err := plainWord("the harness", m.Harness, maxHarness); err != nil {
 		return Event{}, err
 	}
-	key := ledger.Key{Provider: SourceManual, Kind: KindMessage, ObjectID: m.IdempotencyKey, Revision: firstRevision}
+	key := ledger.Key{Provider: ledger.SourceManual, Kind: KindMessage, ObjectID: m.IdempotencyKey, Revision: firstRevision}
 	if m.IdempotencyKey == "" {
 		// No key that a person chooses can meet one of these: they stand in another field.
 		key.Host = rand.Text()
@@ -75,7 +75,7 @@ func (m Message) event(budget int) (Event, error) {
 		text = headed
 	}
 	return Event{
-		DeliveryID: ledger.DeliveryID(key, ref.String()), Key: key, WorkItem: ref.String(), Source: SourceManual, Kind: KindMessage,
+		DeliveryID: ledger.DeliveryID(key, ref.String()), Key: key, WorkItem: ref.String(), Source: ledger.SourceManual, Kind: KindMessage,
 		Text: text, Harness: m.Harness, State: ledger.Pending, Budget: budget,
 	}, nil
 }

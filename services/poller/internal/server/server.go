@@ -5,6 +5,8 @@ package server
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +25,8 @@ type Poller interface {
 	Sources() []string
 	// LookNow looks at a source; an error means that there is none of that name.
 	LookNow(ctx context.Context, source string) (poll.Result, error)
+	// Watched returns the sources, in the order of the configuration.
+	Watched() []poll.Watched
 	// Submit puts an event by hand into the ledger.
 	Submit(ctx context.Context, m poll.Message) (row poll.Entry, existed bool, err error)
 }
@@ -31,6 +35,10 @@ type Poller interface {
 type Ledger interface {
 	// List returns rows, newest first.
 	List(ctx context.Context, f poll.Filter) ([]poll.Entry, error)
+	// Count returns how many events are in each state.
+	Count(ctx context.Context) (map[ledger.State]int64, error)
+	// SourceStates returns what is on record of sources, by name.
+	SourceStates(ctx context.Context, names []string) (map[string]poll.SourceState, error)
 }
 
 // Server implements muxpost.poller.v1.PollerService.
@@ -104,6 +112,37 @@ func (s *Server) ListLedger(ctx context.Context, r *pollerv1.ListLedgerRequest) 
 	}
 	for _, row := range rows {
 		response.Entries = append(response.Entries, entry(row))
+	}
+	return response, nil
+}
+
+// CountLedger returns how many events are in each state.
+func (s *Server) CountLedger(ctx context.Context, _ *pollerv1.CountLedgerRequest) (*pollerv1.CountLedgerResponse, error) {
+	counts, err := s.ledger.Count(ctx)
+	if err != nil {
+		return nil, err
+	}
+	response := &pollerv1.CountLedgerResponse{}
+	for _, wire := range slices.Sorted(maps.Keys(states())) {
+		response.Counts = append(response.Counts, &pollerv1.StateCount{State: wire, Count: counts[states()[wire]]})
+	}
+	return response, nil
+}
+
+// ListSources returns the sources and what is on record of each.
+func (s *Server) ListSources(ctx context.Context, _ *pollerv1.ListSourcesRequest) (*pollerv1.ListSourcesResponse, error) {
+	known, err := s.ledger.SourceStates(ctx, s.poller.Sources())
+	if err != nil {
+		return nil, err
+	}
+	response := &pollerv1.ListSourcesResponse{}
+	for _, w := range s.poller.Watched() {
+		state := known[w.Name]
+		response.Sources = append(response.Sources, &pollerv1.Source{
+			Name: w.Name, Kind: w.Provider, Repositories: w.Repositories, Interval: durationpb.New(w.Interval),
+			LastLookTime: timestamp(state.LastLook), LastSuccessTime: timestamp(state.LastSuccess), LastError: state.LastError,
+			LastErrorTime: timestamp(state.LastErrorAt), NotBefore: timestamp(state.NotBefore), KnownItems: int32(state.Items),
+		})
 	}
 	return response, nil
 }

@@ -181,7 +181,7 @@ where work_item = @item or node_id = @node order by (node_id = @node) desc nulls
 	}
 	_, err = exec(ctx, tx, `
 update poller.items
-set node_id = @node, place = @place, number = case when @number::bigint > 0 then @number::bigint else number end,
+set node_id = @node, source = @source, place = @place, number = case when @number::bigint > 0 then @number::bigint else number end,
   title = coalesce(nullif(@title, ''), title), url = coalesce(nullif(@url, ''), url),
   baselined_at = case when @first then now() else baselined_at end, last_polled_at = now(),
   seen_at = @seen, seen_updated_at = @updated, seen_comments = @comments, comments_since = @since,

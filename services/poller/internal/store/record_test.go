@@ -157,7 +157,7 @@ func TestSubmit_TheSameKeyIsOneRowAndAnotherMessageUnderItIsRefused(t *testing.T
 	w := newWorld(t)
 	item := ref(t, 1)
 	message := event(item, "key", time.Time{}, 0)
-	message.Kind, message.Source, message.NodeID = poll.KindMessage, poll.SourceManual, ""
+	message.Kind, message.Source, message.NodeID = poll.KindMessage, ledger.SourceManual, ""
 	dry, existed, err := w.Submit(t.Context(), message, true)
 	must(t, err)
 	equal(t, "dry run", []any{dry.DeliveryID, dry.State, existed}, []any{message.DeliveryID, ledger.Pending, false})
@@ -212,6 +212,58 @@ func TestLook_ALimitCountsForEveryReplicaAndSurvivesARestart(t *testing.T) {
 	look, err := w.BeginLook(t.Context(), "gh", "me", time.Minute)
 	must(t, err)
 	equal(t, "limits in a row", look.Throttles, 2)
+}
+
+func TestSourceStates_AreWhatTheLooksLeft(t *testing.T) {
+	w := newWorld(t)
+	get := func() poll.SourceState {
+		states, err := w.SourceStates(t.Context(), []string{"gh", "never"})
+		must(t, err)
+		equal(t, "one that nobody looked at", states["never"], poll.SourceState{})
+		return states["gh"]
+	}
+	look := func(end poll.LookEnd) {
+		_, err := w.BeginLook(t.Context(), "gh", "me", time.Minute)
+		must(t, err)
+		must(t, w.EndLook(t.Context(), "gh", "me", end))
+	}
+	look(poll.LookEnd{})
+	first := get()
+	equal(t, "after a success", []any{first.LastLook.IsZero(), first.LastSuccess.IsZero(), first.LastError, first.LastErrorAt.IsZero()},
+		[]any{false, false, "", true})
+	look(poll.LookEnd{Problem: "the token was refused"})
+	s := get()
+	equal(t, "after a failure", []any{s.LastError, s.LastErrorAt.Equal(s.LastLook), s.LastSuccess.Equal(first.LastSuccess), s.NotBefore.IsZero()},
+		[]any{"the token was refused", true, true, true})
+	_, err := w.BeginLook(t.Context(), "gh", "me", time.Minute)
+	must(t, err)
+	s = get()
+	equal(t, "while the next look is under way", []any{s.LastError, s.LastErrorAt.IsZero()}, []any{"the token was refused", true})
+	must(t, w.EndLook(t.Context(), "gh", "me", poll.LookEnd{Problem: "limited", Wait: time.Hour}))
+	if s = get(); time.Until(s.NotBefore) < 59*time.Minute {
+		t.Errorf("while a limit is waited out: %+v", s)
+	}
+	w.sql(t, `update poller.sources set not_before = now()`)
+	equal(t, "after the limit", get().NotBefore.IsZero(), true)
+	w.add(t, ref(t, 1), event(ref(t, 1), "a", epoch, 1))
+	w.sql(t, `update poller.items set source = 'gh', baselined_at = now()`)
+	equal(t, "open items", get().Items, 1)
+	w.sql(t, `update poller.items set closed_at = now()`)
+	equal(t, "open items once it is closed", get().Items, 0)
+}
+
+func TestCount_CountsByState(t *testing.T) {
+	w := newWorld(t)
+	counts, err := w.Count(t.Context())
+	must(t, err)
+	equal(t, "an empty ledger", counts, map[ledger.State]int64{})
+	one, two := ref(t, 1), ref(t, 2)
+	w.add(t, one, event(one, "a", epoch, 1), event(one, "b", epoch, 2))
+	w.add(t, two, event(two, "c", epoch, 1))
+	w.answer(t, w.one(t), ledger.Arrived, 0)
+	counts, err = w.Count(t.Context())
+	must(t, err)
+	equal(t, "counts", counts, map[ledger.State]int64{ledger.Pending: 2, ledger.Delivered: 1})
 }
 
 func TestListen_WakesOnNewEvents(t *testing.T) {

@@ -123,6 +123,31 @@ func (s *Store) List(ctx context.Context, f poll.Filter) ([]poll.Entry, error) {
 	return entries, db.Fault(err)
 }
 
+// Count returns how many events are in each state; a state that no event is in is left out.
+func (s *Store) Count(ctx context.Context) (map[ledger.State]int64, error) {
+	rows, err := s.pool.Query(ctx, `select state, count(*) from poller.events group by state`)
+	if err != nil {
+		return nil, db.Fault(err)
+	}
+	counts := map[ledger.State]int64{}
+	var name string
+	var n int64
+	_, err = pgx.ForEachRow(rows, []any{&name, &n}, func() error {
+		state, err := parseState(name)
+		counts[state] = n
+		return err
+	})
+	return counts, db.Fault(err)
+}
+
+func parseState(name string) (ledger.State, error) {
+	state, known := ledger.ParseState(name)
+	if !known {
+		return state, fault.Newf(fault.Internal, fault.ReasonDatabase, "the ledger holds the state %q, which this build does not know", name)
+	}
+	return state, nil
+}
+
 func scanEntry(row pgx.CollectableRow) (poll.Entry, error) {
 	var e poll.Entry
 	var state string
@@ -132,9 +157,8 @@ func scanEntry(row pgx.CollectableRow) (poll.Entry, error) {
 	if err != nil {
 		return e, err
 	}
-	var known bool
-	if e.State, known = ledger.ParseState(state); !known {
-		return e, fault.Newf(fault.Internal, fault.ReasonDatabase, "the ledger holds the state %q, which this build does not know", state)
+	if e.State, err = parseState(state); err != nil {
+		return e, err
 	}
 	if e.State.Waits() {
 		e.NextLook = deref(next)

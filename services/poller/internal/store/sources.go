@@ -78,3 +78,26 @@ where name = @name and lease_holder = @holder`, args)
 		return err
 	})
 }
+
+// SourceStates returns what is on record of sources, by name. One that nobody has looked at yet has the zero state.
+func (s *Store) SourceStates(ctx context.Context, names []string) (map[string]poll.SourceState, error) {
+	rows, err := s.pool.Query(ctx, `
+select s.name, s.last_look_at, s.last_success_at, s.last_error,
+  case when s.last_error <> '' and coalesce(s.lease_until <= now(), true) then s.last_look_at end,
+  case when s.not_before > now() then s.not_before end,
+  (select count(*) from poller.items i where i.source = s.name and i.baselined_at is not null and i.closed_at is null)
+from poller.sources s where s.name = any(@names)`, pgx.NamedArgs{"names": names})
+	if err != nil {
+		return nil, db.Fault(err)
+	}
+	states := map[string]poll.SourceState{}
+	var name, problem string
+	var look, success, failure, notBefore *time.Time
+	var items int
+	_, err = pgx.ForEachRow(rows, []any{&name, &look, &success, &problem, &failure, &notBefore, &items}, func() error {
+		states[name] = poll.SourceState{LastLook: deref(look), LastSuccess: deref(success), LastError: problem, LastErrorAt: deref(failure),
+			NotBefore: deref(notBefore), Items: items}
+		return nil
+	})
+	return states, db.Fault(err)
+}

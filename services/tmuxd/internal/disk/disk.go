@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -179,7 +180,10 @@ func (d *Dir) Append(target string, e host.Entry, synced bool) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(d.path("journal", target+".jsonl"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	path := d.path("journal", target+".jsonl")
+	_, err = os.Stat(path)
+	fresh := errors.Is(err, fs.ErrNotExist)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
@@ -188,10 +192,23 @@ func (d *Dir) Append(target string, e host.Entry, synced bool) error {
 	if err == nil && synced {
 		err = f.Sync()
 	}
+	if err == nil && fresh {
+		err = syncDir(d.path("journal"))
+	}
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
 	return err
+}
+
+// syncDir makes the names in a directory survive a power cut.
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
 }
 
 // Entries returns the entries of one delivery, oldest first.
@@ -233,6 +250,7 @@ func (d *Dir) PromptFile(stamp string) string { return d.prompt(stamp) }
 
 // Prepare writes the spec of a run and returns the wrapper's command.
 func (d *Dir) Prepare(r host.Run) ([]string, error) {
+	d.prune(r.Target)
 	return []string{d.execPath, d.spec(r.Stamp)}, wrapper.WriteSpec(d.spec(r.Stamp), wrapper.Spec{
 		Stamp: r.Stamp, Argv: r.Argv, Env: r.Env, Dir: r.Dir, Prompt: r.Prompt, PromptFile: r.PromptFile,
 		RecordFile: d.record(r.Target, r.Stamp), NotAfter: r.NotAfter,
@@ -244,6 +262,28 @@ func (d *Dir) Revoke(stamp string) bool { return os.Remove(d.spec(stamp)) == nil
 
 // Discard removes a prompt that nobody read.
 func (d *Dir) Discard(stamp string) { _ = os.Remove(d.prompt(stamp)) }
+
+// keepRecords is how many records of a target's earlier incarnations are kept: the journal may still ask for them.
+const keepRecords = 20
+
+// prune removes the oldest records of a target.
+func (d *Dir) prune(target string) {
+	paths, _ := filepath.Glob(d.record(target, "*"))
+	if len(paths) <= keepRecords {
+		return
+	}
+	age := func(path string) time.Time {
+		info, err := os.Stat(path)
+		if err != nil {
+			return time.Time{}
+		}
+		return info.ModTime()
+	}
+	slices.SortFunc(paths, func(a, b string) int { return age(a).Compare(age(b)) })
+	for _, path := range paths[:len(paths)-keepRecords] {
+		_ = os.Remove(path)
+	}
+}
 
 // Ran returns what the wrapper recorded of an incarnation.
 func (d *Dir) Ran(target, stamp string) (host.Ran, error) {
@@ -261,27 +301,48 @@ func (d *Dir) Ran(target, stamp string) (host.Ran, error) {
 	return out, nil
 }
 
-// Transcript looks for a line that match accepts.
-func (d *Dir) Transcript(path string, match func([]byte) bool) (found, exists bool, err error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, false, nil
-	}
+// Transcripts calls match with the lines of the files that a pattern names and that changed after since, until it returns false.
+func (d *Dir) Transcripts(pattern string, since time.Time, match func([]byte) bool) error {
+	paths, err := filepath.Glob(pattern)
 	if err != nil {
-		return false, true, err
+		return err
+	}
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if info.ModTime().Before(since) || !info.Mode().IsRegular() {
+			continue
+		}
+		if more, err := lines(path, match); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// lines calls match with each line of a file, however long, until it returns false.
+func lines(path string, match func([]byte) bool) (more bool, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
 	}
 	defer f.Close()
 	in := bufio.NewReaderSize(f, 64<<10)
 	for {
 		row, err := in.ReadBytes('\n')
-		if match(bytes.TrimSuffix(row, []byte("\n"))) {
-			return true, true, nil
+		if len(row) > 0 && !match(bytes.TrimSuffix(row, []byte("\n"))) {
+			return false, nil
 		}
 		if errors.Is(err, io.EOF) {
-			return false, true, nil
+			return true, nil
 		}
 		if err != nil {
-			return false, true, err
+			return false, err
 		}
 	}
 }

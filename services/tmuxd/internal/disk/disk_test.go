@@ -205,17 +205,35 @@ func TestRan_ReadsWhatTheWrapperWrote(t *testing.T) {
 	}
 }
 
-func TestTranscript_FindsALineOfAnyLength(t *testing.T) {
+func TestTranscripts_ReadLinesOfAnyLengthInWhatChangedSince(t *testing.T) {
 	d := open(t)
-	path := filepath.Join(t.TempDir(), "t")
-	match := func(line []byte) bool { return strings.Contains(string(line), "needle") }
-	if found, exists, err := d.Transcript(path, match); found || exists || err != nil {
-		t.Errorf("%v %v %v", found, exists, err)
+	dir := t.TempDir()
+	found := func(since time.Time) (hit bool) {
+		t.Helper()
+		err := d.Transcripts(filepath.Join(dir, "*.jsonl"), since, func(line []byte) bool {
+			hit = hit || strings.Contains(string(line), "needle")
+			return !hit
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hit
 	}
+	if found(time.Time{}) {
+		t.Error("found in nothing")
+	}
+	path := filepath.Join(dir, "a.jsonl")
 	if err := os.WriteFile(path, []byte("first\n"+strings.Repeat("x", 3<<20)+"needle"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if found, exists, err := d.Transcript(path, match); !found || !exists || err != nil {
-		t.Errorf("%v %v %v", found, exists, err)
+	if !found(time.Time{}) {
+		t.Error("not found")
+	}
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(path, old, old); err != nil {
+		t.Fatal(err)
+	}
+	if found(old.Add(time.Minute)) {
+		t.Error("found in what did not change since")
 	}
 }

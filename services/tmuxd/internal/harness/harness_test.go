@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/internal/settings"
 )
 
 func found(name string) (string, error) { return "/bin/" + name, nil }
 
 func bundled(t *testing.T) *Harness {
 	t.Helper()
-	table, err := New(Builtin(), "/state", "/home/me", found)
+	table, err := New(settings.BuiltinHarnesses(), "/state", "/home/me", found)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,8 @@ func TestRead_Screens(t *testing.T) {
 		{"a dialog by title alone", screen("[ ! ] Action Required | fakeagent", "› x|", footer),
 			Reading{Dialog: true, DialogRow: "[ ! ] Action Required | fakeagent", Text: "x"}},
 		{"an old dialog far up", screen("fakeagent", append(append([]string{"› 1. Yes"}, make([]string, 20)...), "› x|", footer)...),
-			Reading{Ready: true, Text: "x"}},
+			Reading{Ready: true, Text: "x", Elsewhere: 1}},
+		{"a text with a row like the footer", screen("fakeagent", "› one", "  fake-1 · x", "  two|", footer), Reading{Ready: true, Text: "one fake-1 · x two"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if got := bundled(t).Read(row.screen); got != row.want {
@@ -104,6 +106,23 @@ func TestComposed_OnlyTheWholeTextAloneIsSubmitted(t *testing.T) {
 	}
 }
 
+func TestReads_OnlyAMessageThatBeginsWithTheMark(t *testing.T) {
+	h := bundled(t)
+	mark := "[muxpost d0123456789]"
+	for line, want := range map[string]Mention{
+		`{"type":"user","text":"` + mark + `\nx"}`:                      Takes,
+		`{"type":"user","text":"quoted \"` + mark + `\n here"}`:         Mentioned,
+		`{"type":"user","text":"draft ` + mark + `"}`:                   Mentioned,
+		`{"type":"assistant","text":"` + mark + `"}`:                    NotMentioned,
+		`{"type":"user","text":"[muxpost d9999999999]\nx"}`:             NotMentioned,
+		`{"type":"user","text":"\"` + mark + `","also":"` + mark + `"}`: Takes,
+	} {
+		if got := h.Reads([]byte(line), mark); got != want {
+			t.Errorf("%s: %v, want %v", line, got, want)
+		}
+	}
+}
+
 func TestArgv_HoldsNoPromptAndNoUnaskedWord(t *testing.T) {
 	h := bundled(t)
 	v := Vars{ConversationID: "id-1", PromptFile: "/p/{dir}", Dir: "/d"}
@@ -138,35 +157,35 @@ func TestEnviron_PassesOnOnlyWhatIsNamed(t *testing.T) {
 }
 
 func TestNew_SaysWhichKeyIsWrong(t *testing.T) {
-	good := Builtin()["fakeagent"]
-	for want, change := range map[string]func(*Entry){
-		"binary":          func(e *Entry) { e.Binary = "" },
-		"prompt: a":       func(e *Entry) { e.Prompt = "" },
-		"exactly one":     func(e *Entry) { e.Prompt = "^› " },
-		"fold":            func(e *Entry) { e.Fold = "(" },
-		"POSIX":           func(e *Entry) { e.Dialogs = []string{`\d+`} },
-		"when_busy":       func(e *Entry) { e.WhenBusy = "later" },
-		"conversation_id": func(e *Entry) { e.ConversationID = "guessed" },
-		"fresh":           func(e *Entry) { e.Fresh = nil },
-		"resume":          func(e *Entry) { e.Resume = []string{"--resume"} },
-		"prompt_args":     func(e *Entry) { e.PromptArgs = []string{"-p"} },
-		"survival":        func(e *Entry) { e.Survival = 1e12 },
-		"transcript":      func(e *Entry) { e.Transcript = "here" },
+	good := settings.BuiltinHarnesses()["fakeagent"]
+	for want, change := range map[string]func(*settings.Harness){
+		"binary":          func(e *settings.Harness) { e.Binary = "" },
+		"prompt: a":       func(e *settings.Harness) { e.Prompt = "" },
+		"exactly one":     func(e *settings.Harness) { e.Prompt = "^› " },
+		"fold":            func(e *settings.Harness) { e.Fold = "(" },
+		"POSIX":           func(e *settings.Harness) { e.Dialogs = []string{`\d+`} },
+		"when_busy":       func(e *settings.Harness) { e.WhenBusy = "later" },
+		"conversation_id": func(e *settings.Harness) { e.ConversationID = "guessed" },
+		"fresh":           func(e *settings.Harness) { e.Fresh = nil },
+		"resume":          func(e *settings.Harness) { e.Resume = []string{"--resume"} },
+		"prompt_args":     func(e *settings.Harness) { e.PromptArgs = []string{"-p"} },
+		"survival":        func(e *settings.Harness) { e.Survival = 1e12 },
+		"transcript":      func(e *settings.Harness) { e.Transcript = "here" },
 	} {
 		e := good
 		change(&e)
-		_, err := New(map[string]Entry{"custom": e}, "/state", "/home", found)
+		_, err := New(map[string]settings.Harness{"custom": e}, "/state", "/home", found)
 		if !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "custom") {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	if _, err := New(map[string]Entry{"Bad Name": good}, "/state", "/home", found); err == nil {
+	if _, err := New(map[string]settings.Harness{"Bad Name": good}, "/state", "/home", found); err == nil {
 		t.Error("a bad name passes")
 	}
 }
 
 func TestFind_ListsWhatThereIs(t *testing.T) {
-	table, err := New(Builtin(), "/state", "/home", found)
+	table, err := New(settings.BuiltinHarnesses(), "/state", "/home", found)
 	if err != nil {
 		t.Fatal(err)
 	}

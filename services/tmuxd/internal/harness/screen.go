@@ -13,6 +13,8 @@ type Screen struct {
 	CursorX, CursorY int
 	CursorShown      bool
 	Title            string
+	// Width is how many columns the pane has; zero means not known.
+	Width int
 }
 
 // Reading is what a screen says of the agent. The zero value says that nothing was understood.
@@ -26,6 +28,20 @@ type Reading struct {
 	Busy bool
 	// Text is what stands in the composer, its rows joined by a blank; empty for an empty one.
 	Text string
+	// Elsewhere has a bit for each dialog pattern that matches a row which is no dialog: too far up, where history quotes one.
+	Elsewhere uint64
+}
+
+// Guarded returns the dialog patterns that tmux is to look for: it looks at the whole screen, so those that history matches would refuse
+// every act. What a dialog does to the cursor is guarded besides.
+func (h *Harness) Guarded(r Reading) []string {
+	var out []string
+	for i, d := range h.Dialogs {
+		if r.Elsewhere>>i&1 == 0 {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 // dialogRows is how many of the last rows can be a dialog: further up is history, which may quote one.
@@ -44,13 +60,17 @@ func (h *Harness) Read(s Screen) Reading {
 			r.Dialog, r.DialogRow = true, s.Title
 		}
 	}
-	for _, row := range s.Rows[max(0, last-dialogRows):last] {
-		for _, d := range h.dialogs {
-			if !r.Dialog && d.MatchString(row) {
+	for y, row := range s.Rows[:last] {
+		low := y >= last-dialogRows
+		for i, d := range h.dialogs {
+			switch match := d.MatchString(row); {
+			case match && !low:
+				r.Elsewhere |= 1 << i
+			case match && !r.Dialog:
 				r.Dialog, r.DialogRow = true, strings.TrimSpace(row)
 			}
 		}
-		if h.busy != nil && h.busy.MatchString(row) {
+		if low && h.busy != nil && h.busy.MatchString(row) {
 			r.Busy = true
 		}
 	}
@@ -62,36 +82,28 @@ func (h *Harness) Read(s Screen) Reading {
 	return r
 }
 
-// composer returns the text in the composer, and whether the composer is there. The cursor stands in it, so it is looked for upwards
-// from the cursor; the footer is looked for downwards.
+// composer returns the text in the composer, and whether the composer is there. The cursor stands in it: its first row is looked for
+// upwards from the cursor; its footer is the last row that can be one, for a text may hold a line that looks like it.
 func (h *Harness) composer(s Screen) (string, bool) {
 	if !s.CursorShown || s.CursorY >= len(s.Rows) || s.CursorY < 0 {
 		return "", false
 	}
-	top := -1
-	for y := s.CursorY; y >= 0; y-- {
-		if h.prompt.MatchString(s.Rows[y]) {
-			top = y
-			break
-		}
-		if h.footer != nil && h.footer.MatchString(s.Rows[y]) {
-			return "", false // the cursor is below the composer
-		}
+	top := s.CursorY
+	for top >= 0 && !h.prompt.MatchString(s.Rows[top]) {
+		top--
 	}
 	if top < 0 {
 		return "", false
 	}
 	bottom := s.CursorY
 	if h.footer != nil {
-		for bottom = s.CursorY + 1; ; bottom++ {
-			if bottom >= len(s.Rows) {
-				return "", false
-			}
-			if h.footer.MatchString(s.Rows[bottom]) {
-				break
-			}
+		bottom = len(s.Rows) - 1
+		for bottom > s.CursorY && !h.footer.MatchString(s.Rows[bottom]) {
+			bottom--
 		}
-		bottom--
+		if bottom--; bottom < s.CursorY {
+			return "", false // there is none below the cursor
+		}
 	}
 	m := h.prompt.FindStringSubmatchIndex(s.Rows[top])
 	first := s.Rows[top][m[2]:m[3]]
@@ -162,10 +174,11 @@ func (h *Harness) folded(composer, typed string) (m []int, fits bool) {
 	return m, err == nil && n == utf8.RuneCountInString(typed)
 }
 
-// squeeze drops white space.
+// squeeze keeps what a screen surely shows as it was typed: white space is wrapped and filled up, and terminals drop or replace marks,
+// pictures and characters that they do not know.
 func squeeze(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) {
+		if !unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.Sm, unicode.Sc) {
 			return -1
 		}
 		return r

@@ -10,61 +10,14 @@ import (
 	"regexp"
 	"sort"
 	"strings"
-	"time"
 
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/internal/settings"
 )
-
-// Entry is one harness, as the configuration writes it. In argv, env and transcript these words are replaced: {conversation_id},
-// {prompt_file}, {dir}, {home} (the user's home directory) and {state} (the harness's own directory below the state directory).
-type Entry struct {
-	// Binary is the program, by name or path.
-	Binary string `conf:"binary"`
-	// Fresh and Resume are the arguments for a new and an earlier conversation. No Resume means that it cannot.
-	Fresh  []string `conf:"fresh"`
-	Resume []string `conf:"resume"`
-	// PromptArgs are added when the session starts with an event. They must hold {prompt_file}. None means that the first event is
-	// pasted once the composer is there: prompt text never stands on a command line.
-	PromptArgs []string `conf:"prompt_args"`
-	// ConversationID says where the id comes from: "assigned" (we make a UUID and pass it) or "none".
-	ConversationID string `conf:"conversation_id"`
-	// Env is added to the environment, as KEY: value.
-	Env map[string]string `conf:"env"`
-	// PassEnv names variables that are passed on from tmuxd's own environment (keys of models, for example).
-	PassEnv []string `conf:"pass_env"`
-	// Prompt matches the first row of the composer; its first group is the text in it.
-	Prompt string `conf:"prompt"`
-	// Placeholder matches the text of an empty composer.
-	Placeholder string `conf:"placeholder"`
-	// Footer matches the row below the composer.
-	Footer string `conf:"footer"`
-	// Fold matches the text that stands for a long paste; its first group, if any, is the number of characters.
-	Fold string `conf:"fold"`
-	// Dialogs match rows of a dialog that waits for a person. They are also looked for by tmux, so they must mean the same as POSIX
-	// extended regular expressions.
-	Dialogs []string `conf:"dialogs"`
-	// DialogTitles are beginnings of the pane's title while a dialog waits.
-	DialogTitles []string `conf:"dialog_titles"`
-	// BusyTitle matches the pane's title, Busy a row of the last ones, while a turn runs.
-	BusyTitle string `conf:"busy_title"`
-	Busy      string `conf:"busy"`
-	// WhenBusy says what to do with an event during a turn: "deliver" (the program queues it) or "hold".
-	WhenBusy string `conf:"when_busy"`
-	// NoBracketedPaste is true for programs without bracketed paste: a text is made one line for them.
-	NoBracketedPaste bool `conf:"no_bracketed_paste"`
-	// Settle is how long after a paste the program takes a submit.
-	Settle time.Duration `conf:"settle"`
-	// Survival is how long a start is watched before it counts.
-	Survival time.Duration `conf:"survival"`
-	// Transcript is the file in which the program records the conversation; empty when there is none that can be read.
-	Transcript string `conf:"transcript"`
-	// Taken matches the lines of the transcript that prove that the agent took a message.
-	Taken string `conf:"taken"`
-}
 
 // Harness is an entry that was checked, with its patterns compiled.
 type Harness struct {
-	Entry
+	settings.Harness
 	Name   string
 	binary string // resolved; empty when it was not found
 	state  string
@@ -77,19 +30,16 @@ type Harness struct {
 // Table is the harnesses of a host, by name.
 type Table map[string]*Harness
 
-const (
-	defaultSettle   = 50 * time.Millisecond
-	defaultSurvival = 2 * time.Second
-	maxSurvival     = 10 * time.Second // a spawn is answered within 15 s
-)
-
-// New checks the entries. The error is fault.Invalid with the reason bad_config, and names the entry and the key. stateDir holds a
-// directory for each harness; home is the user's;
-// lookPath finds a program.
-func New(entries map[string]Entry, stateDir, home string, lookPath func(string) (string, error)) (Table, error) {
+// New checks the entries, fills in what they leave out and compiles them. The error is fault.Invalid with the reason bad_config, and
+// names each wrong key. stateDir holds a directory for each harness; home is the user's; lookPath finds a program.
+func New(entries map[string]settings.Harness, stateDir, home string, lookPath func(string) (string, error)) (Table, error) {
+	checked, err := settings.CheckHarnesses(entries)
+	if err != nil {
+		return nil, err
+	}
 	t := Table{}
-	for _, name := range sortedKeys(entries) {
-		h, err := compile(name, entries[name])
+	for _, name := range sortedKeys(checked) {
+		h, err := compile(name, checked[name])
 		if err != nil {
 			return nil, fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "tmuxd.harnesses."+name, err)
 		}
@@ -100,45 +50,8 @@ func New(entries map[string]Entry, stateDir, home string, lookPath func(string) 
 	return t, nil
 }
 
-var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
-
-func compile(name string, e Entry) (*Harness, error) {
-	if !nameForm.MatchString(name) {
-		return nil, fmt.Errorf("a name has 1 to 32 of a-z, 0-9 and -, and begins with a letter")
-	}
-	h := &Harness{Entry: e, Name: name}
-	if h.Settle == 0 {
-		h.Settle = defaultSettle
-	}
-	if h.Survival == 0 {
-		h.Survival = defaultSurvival
-	}
-	if h.WhenBusy == "" {
-		h.WhenBusy = "hold"
-	}
-	if h.ConversationID == "" {
-		h.ConversationID = "none"
-	}
-	for _, c := range []struct {
-		bad  bool
-		what string
-	}{
-		{h.Binary == "", "binary: name the program"},
-		{h.Prompt == "", "prompt: a pattern for the first row of the composer is needed, or nothing could be submitted safely"},
-		{h.Survival < 0 || h.Survival > maxSurvival, "survival: between 0s and 10s"},
-		{h.Settle < 0 || h.Settle > 5*time.Second, "settle: between 0s and 5s"},
-		{h.WhenBusy != "hold" && h.WhenBusy != "deliver", `when_busy: "hold" or "deliver"`},
-		{h.ConversationID != "assigned" && h.ConversationID != "none", `conversation_id: "assigned" or "none"`},
-		{h.ConversationID == "assigned" && !holds(h.Fresh, "{conversation_id}"), "fresh: needs {conversation_id}, since conversation_id is assigned"},
-		{len(h.Resume) > 0 && !holds(h.Resume, "{conversation_id}"), "resume: needs {conversation_id}"},
-		{len(h.PromptArgs) > 0 && !holds(h.PromptArgs, "{prompt_file}"), "prompt_args: needs {prompt_file}"},
-		{h.Transcript != "" && !filepath.IsAbs(strings.NewReplacer("{home}", "/h", "{state}", "/s").Replace(h.Transcript)),
-			"transcript: an absolute path, or one that begins with {home} or {state}"},
-	} {
-		if c.bad {
-			return nil, fmt.Errorf("%s", c.what)
-		}
-	}
+func compile(name string, e settings.Harness) (*Harness, error) {
+	h := &Harness{Harness: e, Name: name}
 	var err error
 	pattern := func(key, expr string) *regexp.Regexp {
 		if expr == "" || err != nil {
@@ -154,13 +67,7 @@ func compile(name string, e Entry) (*Harness, error) {
 	h.fold, h.busyTitle, h.busy = pattern("fold", h.Fold), pattern("busy_title", h.BusyTitle), pattern("busy", h.Busy)
 	h.taken = pattern("taken", h.Taken)
 	for _, d := range h.Dialogs {
-		if _, posixErr := regexp.CompilePOSIX(d); posixErr != nil && err == nil {
-			err = fmt.Errorf("dialogs: %q is not a POSIX regular expression, which tmux needs: %w", d, posixErr)
-		}
 		h.dialogs = append(h.dialogs, pattern("dialogs", d))
-	}
-	if err == nil && h.prompt.NumSubexp() != 1 {
-		err = fmt.Errorf("prompt: needs exactly one group, the text in the composer")
 	}
 	return h, err
 }
@@ -251,10 +158,6 @@ func (h *Harness) Environ(lookup func(string) (string, bool), v Vars) []string {
 
 // StateDir is the harness's own directory, for {state}.
 func (h *Harness) StateDir() string { return h.state }
-
-func holds(args []string, word string) bool {
-	return strings.Contains(strings.Join(args, "\x00"), word)
-}
 
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))

@@ -92,12 +92,17 @@ const (
 	createTime = 8 * time.Second
 )
 
-// own makes the generation of a server ours before the first act: whatever an earlier life of tmuxd sent can no longer run.
-func (h *Host) own(ctx context.Context, s *slot, target string, v View) error {
-	if s.generation != "" && s.generation == v.Generation {
-		return nil
+// lookOwned looks at a session whose server is ours to act on: whatever an earlier life of tmuxd sent can no longer run, and what it did
+// run is in the look.
+func (h *Host) lookOwned(ctx context.Context, s *slot, item workitem.Ref) (sight, error) {
+	seen := h.look(ctx, item)
+	if seen.view.Server.Pid == 0 || s.generation != "" && s.generation == seen.view.Generation {
+		return seen, nil
 	}
-	return h.advance(ctx, s, target)
+	if err := h.advance(ctx, s, seen.target); err != nil {
+		return seen, err
+	}
+	return h.look(ctx, item), nil
 }
 
 func (h *Host) advance(ctx context.Context, s *slot, target string) error {
@@ -127,6 +132,14 @@ func (h *Host) fence(s sight, token int64) error {
 	}
 	if err := h.Disk.RaiseToken(token); err != nil {
 		return storage(err)
+	}
+	if token > s.memory.Token {
+		// A token that was seen binds, whatever comes of the act.
+		m := s.memory
+		m.Target, m.WorkItem, m.Token = s.target, s.item.String(), token
+		if err := h.Disk.Remember(m); err != nil {
+			return storage(err)
+		}
 	}
 	return nil
 }

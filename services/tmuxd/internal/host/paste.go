@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
@@ -53,6 +52,7 @@ const (
 	HeldNotReady
 	HeldInputOff
 	HeldNotShown
+	HeldFrozen
 	RefusedDead
 	RefusedAbsent
 	RefusedForeign
@@ -80,10 +80,12 @@ const (
 	seenPerKiB = 4 * time.Millisecond
 	// takenTime is how long evidence is waited for after one submit, and submits is how often one is sent.
 	takenTime = 1500 * time.Millisecond
-	submits   = 3
+	submits   = 2
 	// pasteTime bounds a paste whose caller sets no time; lastWords is kept of it for the answer.
 	pasteTime = 10 * time.Second
 	lastWords = 500 * time.Millisecond
+	// minRows and minColumns are the smallest pane in which a composer can be read.
+	minRows, minColumns = 10, 40
 )
 
 // pasting is one paste under way.
@@ -134,7 +136,9 @@ func (h *Host) Paste(ctx context.Context, req PasteRequest) (PasteResult, error)
 	}
 	p.end = p.end.Add(-lastWords)
 	ctx = context.WithoutCancel(ctx)
-	p.sight = h.look(ctx, req.Item)
+	if p.sight, err = h.lookOwned(ctx, slot, req.Item); err != nil {
+		return PasteResult{}, err
+	}
 	if err := h.fence(p.sight, req.Token); err != nil {
 		return PasteResult{}, err
 	}
@@ -165,9 +169,6 @@ func (p *pasting) run(ctx context.Context) (PasteResult, error) {
 	if p.harness.NoBracketedPaste {
 		p.typed = strings.Join(strings.Fields(p.typed), " ")
 	}
-	if err := h.own(ctx, p.slot, p.target, s.view); err != nil {
-		return PasteResult{}, err
-	}
 	p.ring = s.ring()
 	here := p.ring.Phase(p.req.DeliveryID)
 	switch here {
@@ -182,7 +183,14 @@ func (p *pasting) run(ctx context.Context) (PasteResult, error) {
 		return PasteResult{Verdict: Unconfirmed, Phase: phase,
 			Detail: "an earlier life of this session may have taken it, and its harness leaves no record that could tell"}, nil
 	}
-	return p.deliver(ctx)
+	screen, gone, err := p.capture(ctx)
+	if err != nil || gone != nil {
+		return orZero(gone), err
+	}
+	if r, held := p.held(screen); held {
+		return r, nil
+	}
+	return p.typeText(ctx, screen, false)
 }
 
 // refused answers for sessions that take no delivery.
@@ -199,63 +207,67 @@ func (p *pasting) refused() (PasteResult, bool) {
 	case s.flags.Has(session.Foreign):
 		return refuse(RefusedForeign, s.why)
 	case s.flags.Has(session.Detached) || s.pane == nil:
-		return PasteResult{Verdict: Held, Cause: HeldNotReady, Detail: s.why}, true
+		return hold(HeldNotReady, s.why), true
 	case p.req.Stamp != "" && p.req.Stamp != s.pane.Stamp:
 		return refuse(RefusedIncarnation, "another incarnation lives there: "+s.pane.Stamp)
 	}
 	return PasteResult{}, false
 }
 
-// deliver looks, pastes, and submits what it sees.
-func (p *pasting) deliver(ctx context.Context) (PasteResult, error) {
-	screen, gone, err := p.capture(ctx)
-	if err != nil || gone != nil {
-		return orZero(gone), err
-	}
-	if r, held := p.held(screen); held {
-		return r, nil
-	}
-	return p.type_(ctx, false)
+func hold(c Cause, detail string) PasteResult {
+	return PasteResult{Verdict: Held, Cause: c, Detail: detail}
 }
 
 // held says what is in the way of typing into a screen.
 func (p *pasting) held(s Screen) (PasteResult, bool) {
-	hold := func(c Cause, detail string) (PasteResult, bool) {
-		return PasteResult{Verdict: Held, Cause: c, Detail: detail}, true
-	}
 	reading := p.harness.Read(s.Screen)
 	switch {
 	case s.InputOff:
-		return hold(HeldInputOff, "the pane's input is switched off (select-pane -e switches it on)")
+		return hold(HeldInputOff, "the pane's input is switched off (select-pane -e switches it on)"), true
 	case reading.Dialog:
-		return hold(HeldDialog, "a dialog waits for a person")
+		return hold(HeldDialog, "a dialog waits for a person"), true
+	case len(s.Rows) < minRows || s.Width < minColumns:
+		return hold(HeldNotReady, fmt.Sprintf("the pane has %d columns and %d rows, too few to read the composer", s.Width, len(s.Rows))), true
 	case !reading.Ready:
-		return hold(HeldNotReady, "the composer is not there: the agent is starting, or shows something else")
+		return hold(HeldNotReady, "the composer is not there: the agent is starting, or shows something else"), true
 	case reading.Busy && p.harness.WhenBusy == "hold":
-		return hold(HeldBusy, "a turn is running")
+		return hold(HeldBusy, "a turn is running"), true
 	case reading.Text != "":
 		if other := p.ring.Unsubmitted(); other != "" && other != p.req.DeliveryID {
-			return hold(HeldDraft, "the composer holds text, perhaps that of delivery "+other+", which was typed and not submitted")
+			return hold(HeldDraft, "the composer holds text, perhaps that of delivery "+other+", which was typed and not submitted"), true
 		}
-		return hold(HeldDraft, "the composer holds a draft")
+		return hold(HeldDraft, "the composer holds a draft"), true
+	case p.unread():
+		return hold(HeldFrozen, "the agent has not read what was typed before"), true
 	}
 	return PasteResult{}, false
 }
 
-// type_ puts the text into the pane and goes on to the submit. again is true after evidence that it never arrived.
-func (p *pasting) type_(ctx context.Context, again bool) (PasteResult, error) {
+// unread reports whether the agent has typed text that it did not read yet: then its screen says nothing.
+func (p *pasting) unread() bool {
+	n, ok := p.h.Tmux.Unread(p.sight.pane.TTY)
+	return ok && n > 0
+}
+
+// typeText puts the text into the pane, as it was seen on a screen, and goes on to the submit. again is true after evidence that it never
+// arrived.
+func (p *pasting) typeText(ctx context.Context, screen Screen, again bool) (PasteResult, error) {
 	h, id := p.h, p.req.DeliveryID
 	if err := p.journal(session.Pasting, false); err != nil {
 		return PasteResult{}, err
 	}
 	ring := p.ring.With(id, session.Pasted)
 	done, err := p.act(ctx, func(ctx context.Context, g Guard) (bool, error) {
-		return h.Tmux.Paste(ctx, p.target, g, Text{ID: id, Typed: p.typed, Again: again, Ring: ring})
+		return h.Tmux.Paste(ctx, p.target, g, Text{ID: id, Typed: p.typed, Again: again, Look: p.look(screen), Ring: ring})
 	})
 	if err != nil {
 		return PasteResult{}, err
 	}
 	if !done {
+		// The answer is certain: nothing was typed, so nothing of it can have arrived.
+		if err := p.journal(p.ring.Phase(id), false); err != nil {
+			return PasteResult{}, err
+		}
 		return p.whyNot(ctx)
 	}
 	p.ring = ring
@@ -265,9 +277,16 @@ func (p *pasting) type_(ctx context.Context, again bool) (PasteResult, error) {
 	return p.see(ctx)
 }
 
-// see waits until the text shows in the composer, alone, and submits it then. Without that nothing is submitted.
+// look is what must still hold of a screen inside the server.
+func (p *pasting) look(s Screen) Look {
+	return Look{Cursor: Cursor{s.CursorX, s.CursorY}, Dialogs: p.harness.Guarded(p.harness.Read(s.Screen)), DialogTitles: p.harness.DialogTitles}
+}
+
+// see waits until the text shows in the composer, alone, and submits it then. Without that nothing is submitted. Two looks have to agree,
+// before and after the time that the program needs to take a submit: a person may be typing.
 func (p *pasting) see(ctx context.Context) (PasteResult, error) {
 	end := p.until(seenTime + time.Duration(len(p.typed)/1024)*seenPerKiB)
+	settled := false
 	for {
 		screen, gone, err := p.capture(ctx)
 		if err != nil || gone != nil {
@@ -275,246 +294,48 @@ func (p *pasting) see(ctx context.Context) (PasteResult, error) {
 		}
 		reading := p.harness.Read(screen.Screen)
 		shows := p.harness.Composed(reading, p.typed, p.mark)
-		if reading.Ready && shows == harness.ShowsText {
-			break
-		}
-		if reading.Dialog {
-			return PasteResult{Verdict: Held, Cause: HeldDialog, Detail: "a dialog opened before the text could be submitted"}, nil
-		}
-		if time.Now().After(end) {
-			if shows == harness.ShowsMore || shows == harness.ShowsOther {
-				return PasteResult{Verdict: Held, Cause: HeldDraft, Detail: "the composer holds other text beside the delivery's; it was not submitted"}, nil
+		switch {
+		case reading.Ready && shows == harness.ShowsText && !p.unread():
+			if settled {
+				return p.submit(ctx, screen, session.Pasted)
 			}
-			return PasteResult{Verdict: Held, Cause: HeldNotShown, Detail: "the text was typed and does not show in the composer; it was not submitted"}, nil
+			settled = true
+			pause(ctx, p.harness.Settle)
+			continue
+		case reading.Dialog:
+			return hold(HeldDialog, "a dialog opened before the text could be submitted"), nil
+		case !time.Now().Before(end) && p.unread():
+			return hold(HeldFrozen, "the agent has not read what was typed; it was not submitted"), nil
+		case !time.Now().Before(end) && (shows == harness.ShowsMore || shows == harness.ShowsOther):
+			return hold(HeldDraft, "the composer holds other text beside the delivery's; it was not submitted"), nil
+		case !time.Now().Before(end):
+			return hold(HeldNotShown, "the text was typed and does not show in the composer; it was not submitted"), nil
 		}
+		settled = false
 		pause(ctx, tick)
 	}
-	pause(ctx, p.harness.Settle)
-	return p.submit(ctx, session.Pasted)
 }
 
-// submit sends the CR, and settles by evidence.
-func (p *pasting) submit(ctx context.Context, from session.Phase) (PasteResult, error) {
+// submit sends the CR into a screen that was looked at, and settles by evidence.
+func (p *pasting) submit(ctx context.Context, screen Screen, from session.Phase) (PasteResult, error) {
 	h, id := p.h, p.req.DeliveryID
 	// A conversation outlives a reboot by resume: that this was submitted must not be forgotten by one.
 	if err := p.journal(session.Submitted, true); err != nil {
 		return PasteResult{}, err
 	}
 	ring := p.ring.With(id, session.Submitted)
-	look := Look{Dialogs: p.harness.Dialogs, DialogTitles: p.harness.DialogTitles}
 	done, err := p.act(ctx, func(ctx context.Context, g Guard) (bool, error) {
-		return h.Tmux.Submit(ctx, p.target, g, id, from, look, ring)
+		return h.Tmux.Submit(ctx, p.target, g, id, from, p.look(screen), ring)
 	})
 	if err != nil {
 		return PasteResult{}, err
 	}
 	if !done {
+		if err := p.journal(from, false); err != nil {
+			return PasteResult{}, err
+		}
 		return p.whyNot(ctx)
 	}
 	p.ring = ring
 	return p.settle(ctx, session.Submitted, true)
-}
-
-// resume goes on with a text that was typed and not submitted: it still stands there, or it never arrived, or somebody sent it.
-func (p *pasting) resume(ctx context.Context) (PasteResult, error) {
-	screen, gone, err := p.capture(ctx)
-	if err != nil || gone != nil {
-		return orZero(gone), err
-	}
-	reading := p.harness.Read(screen.Screen)
-	switch shows := p.harness.Composed(reading, p.typed, p.mark); {
-	case reading.Dialog:
-		return PasteResult{Verdict: Held, Cause: HeldDialog, Detail: "a dialog waits for a person"}, nil
-	case !reading.Ready:
-		return PasteResult{Verdict: Held, Cause: HeldNotReady, Detail: "the composer is not there"}, nil
-	case shows == harness.ShowsText:
-		return p.see(ctx)
-	case shows != harness.ShowsNothing:
-		return PasteResult{Verdict: Held, Cause: HeldDraft, Detail: "the composer holds other text than the delivery's"}, nil
-	}
-	switch p.proof() {
-	case recorded:
-		return p.delivered(ctx, session.Pasted, AlreadyDelivered)
-	case cannotSay:
-		if strings.Contains(strings.Join(screen.Rows, "\n"), p.mark) {
-			return PasteResult{Verdict: AlreadyDelivered, Detail: "the text shows in the conversation"}, nil
-		}
-	case notRecorded:
-	}
-	if r, held := p.held(screen); held {
-		return r, nil
-	}
-	// The composer is empty, and neither the record nor the screen has it: it never arrived (a dialog swallowed it).
-	return p.type_(ctx, true)
-}
-
-// settle looks for evidence of what was submitted, or started with. While the text still stands in the composer, and no dialog does, the
-// submit is repeated: programs swallow one that comes too early. sent is true when a submit was sent just now.
-func (p *pasting) settle(ctx context.Context, phase session.Phase, sent bool) (PasteResult, error) {
-	first := Submitted
-	if !sent {
-		first = AlreadyDelivered
-	}
-	for n := 1; ; n++ {
-		var standing bool
-		for end := p.until(takenTime); ; {
-			if p.proof() == recorded {
-				return p.delivered(ctx, phase, first)
-			}
-			screen, gone, err := p.capture(ctx)
-			if err != nil || gone != nil {
-				return orZero(gone), err
-			}
-			reading := p.harness.Read(screen.Screen)
-			shows := p.harness.Composed(reading, p.typed, p.mark)
-			standing = phase == session.Submitted && reading.Ready && shows == harness.ShowsText
-			if phase == session.Submitted && !p.harness.LeavesEvidence() && reading.Ready && shows == harness.ShowsNothing {
-				return PasteResult{Verdict: first, Detail: "the text left the composer"}, nil
-			}
-			if time.Now().After(end) {
-				if phase == session.Submitted && reading.Ready && shows == harness.ShowsNothing {
-					// It left the composer and is not recorded yet: queued behind a turn.
-					return queued(reading.Busy), nil
-				}
-				break
-			}
-			pause(ctx, tick)
-		}
-		if !standing || n >= submits || !time.Now().Before(p.end) {
-			return PasteResult{Verdict: Unconfirmed, Phase: phase, Detail: unconfirmedDetail(phase, standing)}, nil
-		}
-		done, err := p.act(ctx, func(ctx context.Context, g Guard) (bool, error) {
-			look := Look{Dialogs: p.harness.Dialogs, DialogTitles: p.harness.DialogTitles}
-			return p.h.Tmux.Submit(ctx, p.target, g, p.req.DeliveryID, session.Submitted, look, p.ring)
-		})
-		if err != nil {
-			return PasteResult{}, err
-		}
-		if !done {
-			return p.whyNot(ctx)
-		}
-	}
-}
-
-// queued is the verdict on a text that left the composer without being recorded. During a turn it waits in the agent's own queue, which
-// dies with the agent: it is held until the record has it.
-func queued(busy bool) PasteResult {
-	if busy {
-		return PasteResult{Verdict: Held, Cause: HeldBusy, Detail: "the agent queued it behind a turn; it counts once the agent records it"}
-	}
-	return PasteResult{Verdict: Unconfirmed, Phase: session.Submitted, Detail: "the text left the composer and is not in the agent's record yet"}
-}
-
-func unconfirmedDetail(phase session.Phase, standing bool) string {
-	switch {
-	case standing:
-		return "the text was submitted several times and still stands in the composer"
-	case phase == session.Boot:
-		return "the agent was started with it and has not recorded it yet"
-	}
-	return "the text was submitted, and nothing shows yet whether it arrived"
-}
-
-// delivered records that the agent's own record has it. If that cannot be written, the next question finds out again.
-func (p *pasting) delivered(ctx context.Context, from session.Phase, v Verdict) (PasteResult, error) {
-	id := p.req.DeliveryID
-	if err := p.journal(session.Taken, false); err != nil {
-		p.h.Logger.WarnContext(ctx, "the journal could not be written", "target", p.target, "delivery_id", id, "error", err)
-	}
-	_, err := p.act(ctx, func(ctx context.Context, g Guard) (bool, error) {
-		return p.h.Tmux.Record(ctx, p.target, g, id, from, p.ring.With(id, session.Taken))
-	})
-	if err != nil {
-		p.h.Logger.WarnContext(ctx, "the phase of a delivery could not be recorded", "target", p.target, "delivery_id", id, "error", err)
-	}
-	return PasteResult{Verdict: v, ByTranscript: true}, nil
-}
-
-func (p *pasting) proof() proof {
-	conversation, dir := p.sight.pane.Conversation, p.sight.status().Directory
-	return p.h.evidence(p.harness, conversation, dir, p.req.DeliveryID)
-}
-
-func (p *pasting) journal(phase session.Phase, synced bool) error {
-	pane := p.sight.pane
-	err := p.h.Disk.Append(p.target, Entry{Time: p.h.Now(), ID: p.req.DeliveryID, Phase: phase, Stamp: pane.Stamp, Harness: pane.Harness,
-		Conversation: pane.Conversation, Directory: p.sight.status().Directory}, synced)
-	if err != nil {
-		return storage(err)
-	}
-	return nil
-}
-
-// act sends one guarded list. One that gets no answer is resolved at once: with the generation moved on it can no longer run, and the
-// next call reads from the ring whether it did.
-func (p *pasting) act(ctx context.Context, do func(context.Context, Guard) (bool, error)) (bool, error) {
-	actCtx, cancel := context.WithTimeout(ctx, actTime)
-	defer cancel()
-	done, err := do(actCtx, p.sight.guard(p.slot.generation, p.req.Token, p.h.Now().Add(actTime)))
-	if !noAnswer(err) {
-		return done, err
-	}
-	if resolveErr := p.h.advance(ctx, p.slot, p.target); resolveErr != nil {
-		return false, resolveErr
-	}
-	return false, fault.Wrap(fault.Unavailable, fault.ReasonTmuxNoAnswer, "the tmux server answered too late; what ran is settled, and asking again goes on", err)
-}
-
-// capture reads the screen. gone is set when the pane is no longer the agent's, or is dead.
-func (p *pasting) capture(ctx context.Context) (s Screen, gone *PasteResult, err error) {
-	lookCtx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	s, ok, err := p.h.Tmux.Capture(lookCtx, p.target, p.sight.guard(p.slot.generation, p.req.Token, time.Time{}))
-	if noAnswer(err) {
-		return s, nil, silence(err)
-	}
-	if err == nil && (!ok || s.Dead) {
-		r, err := p.whyNot(ctx)
-		return s, &r, err
-	}
-	return s, nil, err
-}
-
-// whyNot looks again after a guard refused, and says why.
-func (p *pasting) whyNot(ctx context.Context) (PasteResult, error) {
-	stamp := p.sight.pane.Stamp
-	s := p.h.look(ctx, p.req.Item)
-	switch {
-	case s.state == session.Unknown:
-		return PasteResult{}, silence(fmt.Errorf("%s", s.why))
-	case s.state == session.Dead:
-		return PasteResult{Verdict: Refused, Cause: RefusedDead, Detail: s.why}, nil
-	case s.state == session.Absent:
-		return PasteResult{Verdict: Refused, Cause: RefusedAbsent, Detail: s.why}, nil
-	case s.flags.Has(session.Foreign):
-		return PasteResult{Verdict: Refused, Cause: RefusedForeign, Detail: s.why}, nil
-	case s.pane == nil || s.pane.Stamp != stamp:
-		return PasteResult{Verdict: Refused, Cause: RefusedIncarnation, Detail: "the session was replaced meanwhile"}, nil
-	case s.pane.Fence > p.req.Token:
-		return PasteResult{}, fault.Newf(fault.Fenced, fault.ReasonOlderToken, "the fencing token %d is older than %d, which this session has seen",
-			p.req.Token, s.pane.Fence)
-	case s.pane.InputOff:
-		return PasteResult{Verdict: Held, Cause: HeldInputOff, Detail: "the pane's input is switched off"}, nil
-	}
-	// What is left is what changes from moment to moment: a dialog opened, the cursor is away, the deadline passed.
-	return PasteResult{Verdict: Held, Cause: HeldDialog, Detail: "a dialog opened, or the composer went away, just before the act"}, nil
-}
-
-func orZero(r *PasteResult) PasteResult {
-	if r == nil {
-		return PasteResult{}
-	}
-	return *r
-}
-
-// lastLines returns the last lines of a screen that are not blank.
-func lastLines(rows []string, count int) []string {
-	for len(rows) > 0 && strings.TrimSpace(rows[len(rows)-1]) == "" {
-		rows = rows[:len(rows)-1]
-	}
-	var out []string
-	for _, row := range rows[max(0, len(rows)-count):] {
-		out = append(out, strings.TrimRight(row, " "))
-	}
-	return out
 }

@@ -31,8 +31,17 @@ type Tmux interface {
 	Typist
 	// Clear ends the session, if it still is this incarnation and every pane of it is dead.
 	Clear(ctx context.Context, target string, g Guard) (bool, error)
+	Terminals
+}
+
+// Terminals is the part of Tmux that reaches around its commands.
+type Terminals interface {
 	// Nudge makes the server collect a child whose end it missed. It is harmless at any time.
 	Nudge(server Server)
+	// Reopen makes the server make its socket again.
+	Reopen(server Server)
+	// Unread returns how much of what was typed the program of a pane has not read yet; ok is false when it cannot be told.
+	Unread(tty string) (n int, ok bool)
 }
 
 // Typist is the part of Tmux that types and keeps the record of it, each call one guarded list.
@@ -51,6 +60,8 @@ type Text struct {
 	Typed string
 	// Again allows the paste of a delivery that is pasted already.
 	Again bool
+	// Look is the screen that it is meant for.
+	Look Look
 	// Ring is what the session remembers afterwards.
 	Ring session.Ring
 }
@@ -72,9 +83,12 @@ type Pane struct {
 	// Status and Signal say how a dead pane's process ended; both are empty when tmux missed it.
 	Status, Signal string
 	InputOff       bool
+	// TTY is the pane's terminal.
+	TTY string
 	// What the pane's session says of itself; empty when it says nothing.
 	Stamp, Item, AgentPane, AgentPid, Ring, Harness, Conversation string
-	Fence                                                         int64
+	// Fence is the highest fencing token under which it was acted on; -1 when somebody wrote something else there.
+	Fence int64
 }
 
 // View is one look at everything on a server.
@@ -100,6 +114,8 @@ type Guard struct {
 	Stamp string
 	Pane  string
 	Pid   int
+	// Session is the id of the session that the pane was seen in.
+	Session string
 	// Generation is the server's generation; an act of an earlier one never runs.
 	Generation string
 	// Token is the fencing token; an act under an older token than the session has seen never runs.
@@ -108,8 +124,13 @@ type Guard struct {
 	NotAfter time.Time
 }
 
-// Look is what must not show on the screen for a submit.
+// Cursor is where a cursor stands, from 0.
+type Cursor struct{ X, Y int }
+
+// Look is how the screen must still be for a text or a submit to go into it.
 type Look struct {
+	// Cursor is where the cursor must stand, shown.
+	Cursor Cursor
 	// Dialogs are patterns (POSIX extended) of which no row may match one.
 	Dialogs []string
 	// DialogTitles are beginnings that the pane's title may not have.
@@ -143,15 +164,16 @@ type Disk interface {
 	Memories
 	Journal
 	Runs
-	// Transcript looks for a line that match accepts. exists is false when there is no such file.
-	Transcript(path string, match func(line []byte) bool) (found, exists bool, err error)
+	// Transcripts calls match with the lines of the files that a pattern (as in path/filepath) names and that changed after since,
+	// until it returns false.
+	Transcripts(pattern string, since time.Time, match func(line []byte) bool) error
 	// Directory checks or makes a working directory, and returns it without symbolic links.
 	Directory(path string, make bool) (string, error)
 	// MakePrivate makes a directory of a harness's own.
 	MakePrivate(path string) error
 }
 
-// Memories remember the last incarnation of each target, and the highest fencing token.
+// Memories remember the last incarnation of each target, and the highest fencing token of each target and of all.
 type Memories interface {
 	// Recall returns the memory of a target; known is false when there is none. An error means that it cannot be told.
 	Recall(target string) (m Memory, known bool, err error)

@@ -106,7 +106,9 @@ func (h *Host) Spawn(ctx context.Context, req SpawnRequest) (SpawnResult, error)
 	}
 	defer release()
 	sp.slot = slot
-	sp.sight = h.look(ctx, req.Item)
+	if sp.sight, err = h.lookOwned(ctx, slot, req.Item); err != nil {
+		return SpawnResult{Target: sp.target, Outcome: SpawnFailed, Reason: "tmux_no_answer", Detail: err.Error()}, nil
+	}
 	if err := h.fence(sp.sight, req.Token); err != nil {
 		return SpawnResult{}, err
 	}
@@ -227,9 +229,6 @@ func (sp *spawning) preflight(ctx context.Context, present bool) (SpawnResult, b
 func (sp *spawning) clear(ctx context.Context) error {
 	h := sp.h
 	sp.kills++
-	if err := h.own(ctx, sp.slot, sp.target, sp.sight.view); err != nil {
-		return err
-	}
 	actCtx, cancel := context.WithTimeout(ctx, actTime)
 	_, err := h.Tmux.Clear(actCtx, sp.target, sp.sight.guard(sp.slot.generation, sp.req.Token, h.Now().Add(actTime)))
 	cancel()
@@ -268,7 +267,7 @@ func (sp *spawning) awaitServerGone(ctx context.Context) (SpawnResult, bool, err
 func (sp *spawning) occupied(o Occupant) SpawnResult {
 	r := SpawnResult{Outcome: SpawnOccupied, Occupant: o, Incarnation: sp.sight.incarnation(), Detail: sp.sight.why}
 	if o != OccupantLive {
-		r.Remedy = fmt.Sprintf("look at it with `muxpost attach %s`; if nobody needs it, free the name with `tmux -S <socket> kill-session -t '=%s:'`",
+		r.Remedy = fmt.Sprintf("look at it with `muxpost attach %s`; if nobody needs it, free the name with `tmux -N -S <socket> kill-session -t '=%s:'`",
 			sp.req.Item, sp.target)
 	}
 	return r
@@ -372,16 +371,19 @@ func (sp *spawning) watch(ctx context.Context, m Memory, boots bool) (SpawnResul
 		if err == nil && ran.Known && (ran.Ended || ran.Process == session.ProcessGone) {
 			return sp.notStarted(ctx, m, ran), nil
 		}
-		if boots && h.evidence(sp.harness, m.Conversation, m.Directory, sp.req.DeliveryID) == recorded {
+		if boots && h.evidence(sp.harness, sp.target, m.Directory, sp.req.DeliveryID) == recorded {
 			r.PromptPhase = session.Taken
 			sp.taken(ctx, m)
 			return r, nil
 		}
 		if time.Now().After(end) {
-			if !ran.Known {
+			// A wrapper that has not begun is told not to; one that was quicker has begun, and is watched on.
+			if !ran.Known && h.Disk.Revoke(m.Stamp) {
 				return sp.notStarted(ctx, m, ran), nil
 			}
-			return r, nil
+			if ran.Known || time.Now().After(end.Add(createTime)) {
+				return r, nil
+			}
 		}
 		pause(ctx, 20*time.Millisecond)
 	}
@@ -393,7 +395,7 @@ func (sp *spawning) taken(ctx context.Context, m Memory) {
 	_ = h.Disk.Append(sp.target, sp.entry(session.Taken, m.Stamp, m.Conversation), false)
 	actCtx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	g := Guard{Stamp: m.Stamp, Pane: m.PaneID, Pid: m.PanePid, Generation: sp.slot.generation, Token: sp.req.Token}
+	g := Guard{Stamp: m.Stamp, Pane: m.PaneID, Pid: m.PanePid, Session: m.SessionID, Generation: sp.slot.generation, Token: sp.req.Token}
 	_, _ = h.Tmux.Record(actCtx, sp.target, g, id, session.Boot, session.Ring{}.With(id, session.Taken))
 }
 
@@ -404,7 +406,7 @@ func (sp *spawning) notStarted(ctx context.Context, m Memory, ran Ran) SpawnResu
 	h.Disk.Discard(m.Stamp)
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	g := Guard{Stamp: m.Stamp, Pane: m.PaneID, Pid: m.PanePid}
+	g := Guard{Stamp: m.Stamp, Pane: m.PaneID, Pid: m.PanePid, Session: m.SessionID}
 	if screen, ok, err := h.Tmux.Capture(ctx, sp.target, g); err == nil && ok {
 		r.LastLines = lastLines(screen.Rows, 20)
 	}

@@ -9,6 +9,7 @@ import (
 	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 )
 
 // Incarnation is one life of a session.
@@ -79,12 +80,16 @@ func (h *Host) look(ctx context.Context, item workitem.Ref) sight {
 	switch {
 	case memoryErr != nil:
 		seen.Server = session.ProcessUnclear
+		s.why = memoryErr.Error()
 	case !s.known:
 		seen.Server = session.ProcessNone
 	default:
 		seen.Server = h.Disk.ServerLives(s.memory)
 	}
 	seen.Answer = h.Tmux.Dial(s.target)
+	if seen.Answer == session.NoServer && seen.Server == session.ProcessAlive {
+		seen.Answer = h.reopen(ctx, s)
+	}
 	if seen.Answer == session.Answered {
 		ctx, cancel := context.WithTimeout(ctx, lookTime)
 		defer cancel()
@@ -109,6 +114,20 @@ func (h *Host) look(ctx context.Context, item workitem.Ref) sight {
 	return s
 }
 
+// reopen has a server whose socket was removed make it again: it lives, and only its address is gone.
+func (h *Host) reopen(ctx context.Context, s sight) session.Answer {
+	h.Tmux.Reopen(s.memory.Server)
+	for range 20 {
+		if a := h.Tmux.Dial(s.target); a != session.NoServer {
+			return a
+		}
+		if !pause(ctx, 10*time.Millisecond) {
+			break
+		}
+	}
+	return session.NoServer
+}
+
 // sort fills in what a view shows: names are compared here, exactly.
 func (s *sight) sort(seen *session.Sight) {
 	for _, name := range s.view.Sessions {
@@ -120,13 +139,14 @@ func (s *sight) sort(seen *session.Sight) {
 		return
 	}
 	seen.Pane = session.PaneLost
+	var some *Pane // of our session: enough to know its stamp by, and the guard will not take it for the agent's
 	for i := range s.view.Panes {
 		p := &s.view.Panes[i]
 		ours := p.Stamp != "" && p.Item == s.item.String()
 		agents := ours && p.ID == p.AgentPane && strconv.Itoa(p.Pid) == p.AgentPid
 		switch {
 		case p.Session != s.target:
-			if agents && !p.Dead && p.Stamp == s.memory.Stamp && !seen.Session {
+			if agents && !p.Dead {
 				seen.Elsewhere, s.pane = true, p
 			}
 			continue
@@ -139,10 +159,12 @@ func (s *sight) sort(seen *session.Sight) {
 		case !p.Dead:
 			seen.OthersLive = true
 		}
-		seen.Ours = ours
-		if ours && s.pane == nil {
-			s.pane = p // enough to know the stamp by; the guard will not take it for the agent's
+		if seen.Ours = ours; ours {
+			some = p
 		}
+	}
+	if s.pane == nil {
+		s.pane = some
 	}
 }
 
@@ -222,7 +244,7 @@ func (s *sight) ring() session.Ring {
 func (s *sight) guard(generation string, token int64, notAfter time.Time) Guard {
 	g := Guard{Generation: generation, Token: token, NotAfter: notAfter}
 	if s.pane != nil {
-		g.Stamp, g.Pane, g.Pid = s.pane.Stamp, s.pane.ID, s.pane.Pid
+		g.Stamp, g.Pane, g.Pid, g.Session = s.pane.Stamp, s.pane.ID, s.pane.Pid, s.pane.SessionID
 	}
 	return g
 }
@@ -251,9 +273,12 @@ func (h *Host) phase(s sight, id string) (session.Phase, error) {
 	return h.settled(s, last)
 }
 
-// settled corrects what the journal says of an incarnation that is over, or that cannot be asked.
+// settled corrects what the journal says of an incarnation that is over, or that cannot be asked. What may have arrived and cannot be
+// looked up stays so, and is never typed again by itself: a person may have submitted what was only typed.
 func (h *Host) settled(s sight, e Entry) (session.Phase, error) {
 	switch e.Phase {
+	case session.None, session.Taken:
+		return e.Phase, nil
 	case session.Boot:
 		ran, err := h.Disk.Ran(s.target, e.Stamp)
 		if err != nil {
@@ -262,26 +287,21 @@ func (h *Host) settled(s sight, e Entry) (session.Phase, error) {
 		if !ran.Reached && ran.Process != session.ProcessAlive && s.state != session.Unknown {
 			return session.None, nil
 		}
-	case session.Submitted:
-	case session.Taken:
+	case session.Pasting, session.Pasted, session.Submitted:
+	}
+	p := cannotSay
+	if hn, err := h.Table.Find(e.Harness); err == nil {
+		p = h.evidence(hn, s.target, e.Directory, e.ID)
+	}
+	switch {
+	case p == recorded:
 		return session.Taken, nil
-	default:
-		return e.Phase, nil
+	case p == notRecorded && s.state != session.Unknown:
+		return session.None, nil
+	case e.Phase == session.Boot:
+		return session.Boot, nil
 	}
-	hn, err := h.Table.Find(e.Harness)
-	if err != nil {
-		return e.Phase, nil //nolint:nilerr // the harness is no longer in the table, so there is no record that could be read
-	}
-	switch h.evidence(hn, e.Conversation, e.Directory, e.ID) {
-	case recorded:
-		return session.Taken, nil
-	case notRecorded:
-		if s.state != session.Unknown {
-			return session.None, nil
-		}
-	case cannotSay:
-	}
-	return e.Phase, nil
+	return session.Submitted, nil
 }
 
 // proof is what an agent's own record says of a delivery.
@@ -295,23 +315,29 @@ const (
 
 // evidencer is what evidence needs of a harness.
 type evidencer interface {
-	TranscriptPath(conversationID, dir string) string
-	Takes(line []byte, mark string) bool
+	Transcripts(dir string) string
+	Reads(line []byte, mark string) harness.Mention
 }
 
-// evidence looks for a delivery in the agent's own record of a conversation. A record that does not exist is one in which nothing was
-// taken: the program writes it before it acts.
-func (h *Host) evidence(hn evidencer, conversation, dir, id string) proof {
-	path := hn.TranscriptPath(conversation, dir)
-	if path == "" {
+// evidence looks for a delivery in the agent's own records since the delivery was first journalled: in all of them, because a person may
+// have begun another conversation. A record that does not exist is one in which nothing was taken: the program writes it before it acts.
+func (h *Host) evidence(hn evidencer, target, dir, id string) proof {
+	pattern := hn.Transcripts(dir)
+	entries, err := h.Disk.Entries(target, id)
+	if pattern == "" || err != nil || len(entries) == 0 {
 		return cannotSay
 	}
-	mark := prompt.Mark(id)
-	found, _, err := h.Disk.Transcript(path, func(line []byte) bool { return hn.Takes(line, mark) })
+	// The journal's clock and that of the file system may differ by a little.
+	since := entries[0].Time.Add(-time.Minute)
+	mark, found := prompt.Mark(id), harness.NotMentioned
+	err = h.Disk.Transcripts(pattern, since, func(line []byte) bool {
+		found = max(found, hn.Reads(line, mark))
+		return found != harness.Takes
+	})
 	switch {
-	case found:
+	case found == harness.Takes:
 		return recorded
-	case err != nil:
+	case err != nil || found == harness.Mentioned:
 		return cannotSay
 	}
 	return notRecorded

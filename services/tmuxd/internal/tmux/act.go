@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
@@ -33,12 +36,14 @@ func (c *Client) Create(ctx context.Context, s host.NewSession) (host.Created, e
 	set("-wt", "remain-on-exit", "on")
 	set("-t", optStamp, s.Stamp)
 	set("-t", optItem, s.Item)
-	set("-t", optHarness, s.Harness)
-	set("-t", optConversation, s.Conversation)
-	set("-t", optRing, s.Ring.String())
-	set("-t", optFence, strconv.FormatInt(s.Token, 10))
-	set("-Ft", optPane, "#{pane_id}")
-	set("-Ft", optPid, "#{pane_pid}")
+	set("-pt", optStamp, s.Stamp)
+	set("-pt", optItem, s.Item)
+	set("-pt", optHarness, s.Harness)
+	set("-pt", optConversation, s.Conversation)
+	set("-pt", optRing, s.Ring.String())
+	set("-pt", optFence, strconv.FormatInt(s.Token, 10))
+	set("-pFt", optPane, "#{pane_id}")
+	set("-pFt", optPid, "#{pane_pid}")
 	args = append(args, ";", "set-option", "-s", optGeneration, s.Generation, ";", "display-message", "-p", "END|"+n)
 	r, err := c.exec(ctx, "Create", "", args)
 	if err != nil {
@@ -62,18 +67,18 @@ func (c *Client) Create(ctx context.Context, s host.NewSession) (host.Created, e
 }
 
 // Paste puts text into the agent's pane, as a bracketed paste where the program asked for that, and records the phase pasted, in
-// one guarded list. The text travels on standard input: a list whose client is killed in between never runs. It is done only if the
-// delivery has no phase yet, or p.Again is true and its phase is pasted. done is false when the guard refused.
+// one guarded list, only while the screen is as it was looked at, and the delivery has no phase yet (or, with p.Again, is pasted). done is
+// false when the guard refused.
 func (c *Client) Paste(ctx context.Context, target string, g host.Guard, p host.Text) (done bool, err error) {
 	n := Nonce()
 	buffer := "mux-" + p.ID + "-" + n
-	phase := not(hasAny(p.ID))
+	conditions := append(unanswered(p.Look), not(hasAny(p.ID)))
 	if p.Again {
-		phase = hasPhase(p.ID, session.Pasted)
+		conditions = append(unanswered(p.Look), hasPhase(p.ID, session.Pasted))
 	}
 	r, err := c.run(ctx, "Paste", target, p.Typed, "load-buffer", "-b", buffer, "-", ";",
-		"if-shell", "-F", "-t", g.Pane, condition(g, phase),
-		"copy-mode -q -t "+g.Pane+" ; paste-buffer -p -r -d -b "+buffer+" -t "+g.Pane+" ; "+record(g, p.Ring)+" ; display-message -p 'OK|"+n+"'",
+		"if-shell", "-F", "-t", at(g), condition(g, conditions...),
+		"copy-mode -q -t "+word(g)+" ; paste-buffer -p -r -d -b "+buffer+" -t "+word(g)+" ; "+record(g, p.Ring)+" ; display-message -p 'OK|"+n+"'",
 		"delete-buffer -b "+buffer+" ; display-message -p 'NO|"+n+"'")
 	return r.verdict(n, err)
 }
@@ -84,16 +89,10 @@ func (c *Client) Submit(ctx context.Context, target string, g host.Guard, id str
 	ring session.Ring) (bool, error) {
 	n := Nonce()
 	buffer := "mux-cr-" + n
-	conditions := []string{hasPhase(id, from), equal("cursor_flag", "1")}
-	for _, d := range l.Dialogs {
-		conditions = append(conditions, not(shows(d)))
-	}
-	for _, t := range l.DialogTitles {
-		conditions = append(conditions, not(titleHas(t)))
-	}
+	conditions := append(unanswered(l), hasPhase(id, from))
 	r, err := c.run(ctx, "Submit", target, "",
-		"if-shell", "-F", "-t", g.Pane, condition(g, conditions...),
-		"copy-mode -q -t "+g.Pane+" ; set-buffer -b "+buffer+` "\r" ; paste-buffer -r -d -b `+buffer+" -t "+g.Pane+" ; "+record(g, ring)+
+		"if-shell", "-F", "-t", at(g), condition(g, conditions...),
+		"copy-mode -q -t "+word(g)+" ; set-buffer -b "+buffer+` "\r" ; paste-buffer -r -d -b `+buffer+" -t "+word(g)+" ; "+record(g, ring)+
 			" ; display-message -p 'OK|"+n+"'",
 		"display-message -p 'NO|"+n+"'")
 	return r.verdict(n, err)
@@ -103,16 +102,16 @@ func (c *Client) Submit(ctx context.Context, target string, g host.Guard, id str
 func (c *Client) Record(ctx context.Context, target string, g host.Guard, id string, from session.Phase, ring session.Ring) (bool, error) {
 	n := Nonce()
 	r, err := c.run(ctx, "Record", target, "",
-		"if-shell", "-F", "-t", g.Pane, all(identity(g), equal(optGeneration, g.Generation), hasPhase(id, from)),
+		"if-shell", "-F", "-t", at(g), all(identity(g), equal(optGeneration, g.Generation), hasPhase(id, from)),
 		record(g, ring)+" ; display-message -p 'OK|"+n+"'", "display-message -p 'NO|"+n+"'")
 	return r.verdict(n, err)
 }
 
 // record is the part of a list that writes what happened: the ring and the token under which it happened.
 func record(g host.Guard, ring session.Ring) string {
-	out := "set-option -t " + g.Pane + " " + optRing + " " + quote(ring.String())
+	out := "set-option -p -t " + word(g) + " " + optRing + " " + quote(ring.String())
 	if g.Token > 0 {
-		out += " ; set-option -t " + g.Pane + " " + optFence + " " + strconv.FormatInt(g.Token, 10)
+		out += " ; set-option -p -t " + word(g) + " " + optFence + " " + strconv.FormatInt(g.Token, 10)
 	}
 	return out
 }
@@ -137,8 +136,7 @@ func (c *Client) Clear(ctx context.Context, target string, g host.Guard) (done b
 	n, t := Nonce(), "="+target+":"
 	everyPaneDead := "#{==:#{m:*0*,#{W:#{P:#{pane_dead}}}},0}"
 	r, err := c.run(ctx, "Clear", target, "",
-		"if-shell", "-F", "-t", t, all(equal("session_name", target), equal(optStamp, g.Stamp), equal(optGeneration, g.Generation),
-			"#{e|<=:#{"+optFence+"},"+strconv.FormatInt(g.Token, 10)+"}", everyPaneDead),
+		"if-shell", "-F", "-t", t, all(equal("session_name", target), equal(optStamp, g.Stamp), equal(optGeneration, g.Generation), everyPaneDead),
 		// The answer is printed first: with its last session the server may be gone before it could say anything.
 		"display-message -p 'OK|"+n+"' ; kill-session -t '"+t+"'", "display-message -p 'NO|"+n+"'")
 	return r.verdict(n, err)
@@ -164,4 +162,23 @@ func (c *Client) Nudge(server host.Server) {
 	if server.Pid > 0 {
 		_ = syscall.Kill(server.Pid, syscall.SIGCHLD)
 	}
+}
+
+// Reopen makes the server make its socket again, after somebody (a cleaner of temporary files) removed it.
+func (c *Client) Reopen(server host.Server) {
+	if server.Pid > 0 {
+		_ = syscall.Kill(server.Pid, syscall.SIGUSR1)
+	}
+}
+
+// Unread returns how many bytes the program of a pane has not read yet, of those that the terminal holds. ok is false when it cannot
+// be told.
+func (c *Client) Unread(tty string) (n int, ok bool) {
+	f, err := os.OpenFile(tty, os.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	n, err = unix.IoctlGetInt(int(f.Fd()), unix.TIOCINQ)
+	return n, err == nil
 }

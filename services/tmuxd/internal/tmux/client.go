@@ -149,11 +149,16 @@ func (c *Client) exec(ctx context.Context, name, stdin string, args []string) (r
 	cmd.Env = c.env
 	cmd.Dir = "/"
 	if stdin != "" {
-		cmd.Stdin = strings.NewReader(stdin)
+		file, err := c.whole(stdin)
+		if err != nil {
+			return reply{}, fmt.Errorf("%w: %w", host.ErrNoAnswer, err)
+		}
+		defer file.Close()
+		cmd.Stdin = file
 	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 50 * time.Millisecond // a stopped server holds the other end
 	err := cmd.Run()
 	span.SetAttributes(attribute.Int("tmux.stdin_bytes", len(stdin)), attribute.Int("tmux.stdout_bytes", stdout.Len()))
 	r := reply{lines: strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n"), stderr: strings.TrimSpace(stderr.String())}
@@ -175,6 +180,25 @@ func (r reply) silent() error {
 		return fmt.Errorf("%w; it said: %s", host.ErrNoAnswer, printable(r.stderr))
 	}
 	return host.ErrNoAnswer
+}
+
+// whole returns a file without a name that holds the text. Through a pipe, the death of this process in the middle would look to tmux
+// like the end of the text, and half of it would be typed.
+func (c *Client) whole(text string) (*os.File, error) {
+	f, err := os.CreateTemp(c.dir, ".text.*")
+	if err != nil {
+		return nil, err
+	}
+	if err = os.Remove(f.Name()); err == nil {
+		if _, err = f.WriteString(text); err == nil {
+			_, err = f.Seek(0, 0)
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // printable keeps what tmux says to one line of printable ASCII.

@@ -8,6 +8,13 @@ import (
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
 
+// at is the target of an act: the agent's pane, in the session that it was seen in. A pane alone would be looked for in the best of all
+// sessions that its window is linked to.
+func at(g host.Guard) string { return g.Session + ":." + g.Pane }
+
+// word is the target as a word of a command that tmux parses, where $ would begin a variable.
+func word(g host.Guard) string { return "'" + at(g) + "'" }
+
 // identity is the condition that the pane is still the agent's pane of this incarnation.
 func identity(g host.Guard) string {
 	return all(equal(optStamp, g.Stamp), equal("pane_id", g.Pane), equal("pane_pid", strconv.Itoa(g.Pid)))
@@ -51,6 +58,23 @@ func hasPhase(id string, phase session.Phase) string {
 
 // hasAny is the condition that the ring has the delivery in any phase.
 func hasAny(id string) string { return "#{m:" + session.MarkAny(id) + ",#{" + optRing + "}}" }
+
+// cursorAt is the condition that the cursor shows, and stands where a look saw it: nobody has typed, and nothing has opened, since.
+func cursorAt(c host.Cursor) string {
+	return all(equal("cursor_flag", "1"), equal("cursor_x", strconv.Itoa(c.X)), equal("cursor_y", strconv.Itoa(c.Y)))
+}
+
+// unanswered are the conditions that no dialog is open.
+func unanswered(l host.Look) []string {
+	var out []string
+	for _, d := range l.Dialogs {
+		out = append(out, not(shows(d)))
+	}
+	for _, t := range l.DialogTitles {
+		out = append(out, not(titleHas(t)))
+	}
+	return append(out, cursorAt(l.Cursor))
+}
 
 // shows is the condition that a row of the screen matches a regular expression.
 func shows(pattern string) string { return "#{!=:#{C/r:" + escapeFormat(pattern) + "},0}" }

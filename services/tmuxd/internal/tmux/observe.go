@@ -9,7 +9,8 @@ import (
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
 
-// Options of a session by which it describes itself. They are read with formats, and set in the list that makes the session.
+// Options by which a session describes itself, set in the list that makes it: on the agent's pane, so that they go with it wherever a
+// person moves it; stamp and item on the session as well, which says whose its other panes are. A format reads the pane's first.
 const (
 	optStamp        = "@mux_stamp"
 	optItem         = "@mux_item"
@@ -22,8 +23,9 @@ const (
 	optGeneration   = "@mux_gen" // a server option: it wins over every other level in a format
 )
 
-const paneFields = "#{session_name}|#{session_id}|#{pane_id}|#{pane_pid}|#{pane_dead}|#{pane_dead_status}|#{pane_dead_signal}|" +
-	"#{pane_input_off}|#{" + optStamp + "}|#{" + optItem + "}|#{" + optPane + "}|#{" + optPid + "}|#{" + optHarness + "}|#{" +
+// A person may give a session any name, so the separator is taken out of it; our own names never hold one.
+const paneFields = "#{s/[|]/_/:session_name}|#{session_id}|#{pane_id}|#{pane_pid}|#{pane_dead}|#{pane_dead_status}|#{pane_dead_signal}|" +
+	"#{pane_input_off}|#{pane_tty}|#{" + optStamp + "}|#{" + optItem + "}|#{" + optPane + "}|#{" + optPid + "}|#{" + optHarness + "}|#{" +
 	optConversation + "}|#{" + optFence + "}|"
 
 // Observe reads a server in one list, without naming any target: a name is compared here, exactly, and not by tmux. The error is
@@ -69,14 +71,19 @@ func parseServer(pid, started, version string) host.Server {
 
 // parsePane reads one row. A ring is written with the separator of the row, so it comes last and takes the rest.
 func parsePane(row string) (host.Pane, bool) {
-	f := strings.SplitN(row, "|", 16)
-	if len(f) != 16 {
+	f := strings.SplitN(row, "|", 17)
+	if len(f) != 17 {
 		return host.Pane{}, false
 	}
 	p := host.Pane{Session: f[0], SessionID: f[1], ID: f[2], Dead: f[4] != "0", Status: f[5], Signal: f[6], InputOff: f[7] == "1",
-		Stamp: f[8], Item: f[9], AgentPane: f[10], AgentPid: f[11], Harness: f[12], Conversation: f[13], Ring: f[15]}
+		TTY: f[8], Stamp: f[9], Item: f[10], AgentPane: f[11], AgentPid: f[12], Harness: f[13], Conversation: f[14], Ring: f[16]}
 	p.Pid, _ = strconv.Atoi(f[3])
-	p.Fence, _ = strconv.ParseInt(f[14], 10, 64)
+	if f[15] != "" {
+		var err error
+		if p.Fence, err = strconv.ParseInt(f[15], 10, 64); err != nil {
+			p.Fence = -1 // a person wrote something there; the guard refuses everything then
+		}
+	}
 	return p, p.ID != ""
 }
 
@@ -85,11 +92,11 @@ func parsePane(row string) (host.Pane, bool) {
 func (c *Client) Capture(ctx context.Context, target string, g host.Guard) (s host.Screen, ok bool, err error) {
 	n := Nonce()
 	r, err := c.run(ctx, "Capture", target, "",
-		"if-shell", "-F", "-t", g.Pane, identity(g),
-		"display-message -p -t "+g.Pane+" 'C|"+n+"|#{cursor_x}|#{cursor_y}|#{cursor_flag}|#{pane_dead}|#{pane_input_off}' ; "+
-			"display-message -p -t "+g.Pane+" 'R|"+n+"|#{"+optRing+"}' ; "+
-			"display-message -p -t "+g.Pane+" 'T|"+n+"|#{pane_title}' ; "+
-			"display-message -p 'B|"+n+"' ; capture-pane -p -t "+g.Pane+" ; display-message -p 'E|"+n+"'",
+		"if-shell", "-F", "-t", at(g), identity(g),
+		"display-message -p -t "+word(g)+" 'C|"+n+"|#{cursor_x}|#{cursor_y}|#{cursor_flag}|#{pane_dead}|#{pane_input_off}|#{pane_width}' ; "+
+			"display-message -p -t "+word(g)+" 'R|"+n+"|#{"+optRing+"}' ; "+
+			"display-message -p -t "+word(g)+" 'T|"+n+"|#{pane_title}' ; "+
+			"display-message -p 'B|"+n+"' ; capture-pane -p -t "+word(g)+" ; display-message -p 'E|"+n+"'",
 		"display-message -p 'NO|"+n+"'")
 	if err != nil {
 		return host.Screen{}, false, err
@@ -98,11 +105,12 @@ func (c *Client) Capture(ctx context.Context, target string, g host.Guard) (s ho
 		return host.Screen{}, false, nil
 	}
 	f, found := r.find("C", n)
-	if _, whole := r.find("E", n); !found || !whole || len(f) != 5 {
+	if _, whole := r.find("E", n); !found || !whole || len(f) != 6 {
 		return host.Screen{}, false, r.silent()
 	}
 	s.CursorX, _ = strconv.Atoi(f[0])
 	s.CursorY, _ = strconv.Atoi(f[1])
+	s.Width, _ = strconv.Atoi(f[5])
 	s.CursorShown, s.Dead, s.InputOff = f[2] == "1", f[3] != "0", f[4] == "1"
 	inRows := false
 	for _, line := range r.lines {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -60,7 +61,7 @@ func newRig(t *testing.T, shellLine string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.guard = host.Guard{Stamp: stamp, Pane: r.made.Pane, Pid: r.made.Pid, Generation: "g1", Token: 5, NotAfter: time.Now().Add(time.Minute)}
+	r.guard = host.Guard{Stamp: stamp, Pane: r.made.Pane, Pid: r.made.Pid, Session: r.made.SessionID, Generation: "g1", Token: 5, NotAfter: time.Now().Add(time.Minute)}
 	return r
 }
 
@@ -101,6 +102,16 @@ func (r *rig) screen() string {
 		r.t.Fatalf("capture: %v %v", ok, err)
 	}
 	return strings.Join(s.Rows, "\n")
+}
+
+// seen is the screen as it is now, with these dialog patterns.
+func (r *rig) seen(dialogs ...string) host.Look {
+	r.t.Helper()
+	s, ok, err := r.Capture(r.ctx(), target, r.guard)
+	if err != nil || !ok {
+		r.t.Fatalf("capture: %v %v", ok, err)
+	}
+	return host.Look{Cursor: host.Cursor{X: s.CursorX, Y: s.CursorY}, Dialogs: dialogs}
 }
 
 func TestCreate_SaysEverythingOfItself(t *testing.T) {
@@ -164,7 +175,7 @@ func TestPaste_IsExactAndRecordsItsPhase(t *testing.T) {
 	r := newRig(t, "stty raw -echo; cat -v")
 	r.until("cat runs", func() bool { return r.pasteProbe() })
 	ring := session.Ring{}.With(del, session.Pasted)
-	done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "a;b #{x} $(id) \\ ' \" é;", Ring: ring})
+	done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "a;b #{x} $(id) \\ ' \" é;", Look: r.seen(), Ring: ring})
 	if err != nil || !done {
 		t.Fatalf("%v %v", done, err)
 	}
@@ -173,7 +184,7 @@ func TestPaste_IsExactAndRecordsItsPhase(t *testing.T) {
 		t.Fatalf("phase %v", got)
 	}
 	// The same delivery is not pasted a second time.
-	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "again", Ring: ring}); err != nil || done {
+	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "again", Look: r.seen(), Ring: ring}); err != nil || done {
 		t.Fatalf("second paste: %v %v", done, err)
 	}
 	if strings.Contains(r.screen(), "again") {
@@ -202,14 +213,14 @@ func TestPaste_EveryPartOfTheGuardRefuses(t *testing.T) {
 	} {
 		g := r.guard
 		change(&g)
-		if done, err := r.Paste(r.ctx(), target, g, host.Text{ID: del, Typed: "WRONG", Ring: ring}); err != nil || done {
+		if done, err := r.Paste(r.ctx(), target, g, host.Text{ID: del, Typed: "WRONG", Look: r.seen(), Ring: ring}); err != nil || done {
 			t.Errorf("%s: done %v, %v", name, done, err)
 		}
 	}
 	if out, err := exec.Command("tmux", "-S", r.Socket(target), "select-pane", "-d", "-t", r.guard.Pane).CombinedOutput(); err != nil {
 		t.Fatalf("%s", out)
 	}
-	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "WRONG", Ring: ring}); err != nil || done {
+	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "WRONG", Look: r.seen(), Ring: ring}); err != nil || done {
 		t.Errorf("input off: done %v, %v", done, err)
 	}
 	if strings.Contains(r.screen(), "WRONG") || r.view().Panes[0].Ring != "" {
@@ -234,7 +245,7 @@ func TestPaste_IntoADeadPaneHarmsNobody(t *testing.T) {
 		}
 		return false
 	})
-	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "x", Ring: session.Ring{}.With(del, session.Pasted)}); err != nil || done {
+	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "x", Look: r.seen(), Ring: session.Ring{}.With(del, session.Pasted)}); err != nil || done {
 		t.Fatalf("%v %v", done, err)
 	}
 	if len(r.view().Sessions) != 2 {
@@ -246,25 +257,110 @@ func TestSubmit_SendsOneCRAndLooksForDialogsInTheServer(t *testing.T) {
 	r := newRig(t, "stty raw -echo; printf 'Do you want, really }?'; cat -v")
 	r.until("cat runs", func() bool { return r.pasteProbe() })
 	pasted := session.Ring{}.With(del, session.Pasted)
-	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "text", Ring: pasted}); err != nil || !done {
+	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "text", Look: r.seen(), Ring: pasted}); err != nil || !done {
 		t.Fatalf("%v %v", done, err)
 	}
 	r.until("the text shows", func() bool { return strings.Contains(r.screen(), "text") })
 	submitted := pasted.With(del, session.Submitted)
-	dialog := host.Look{Dialogs: []string{`want, really }\?`}}
+	dialog := r.seen(`want, really }\?`)
 	if done, err := r.Submit(r.ctx(), target, r.guard, del, session.Pasted, dialog, submitted); err != nil || done {
 		t.Fatalf("over a dialog: %v %v", done, err)
 	}
-	if done, err := r.Submit(r.ctx(), target, r.guard, del, session.Pasted, host.Look{Dialogs: []string{"^no such row"}}, submitted); err != nil || !done {
+	if done, err := r.Submit(r.ctx(), target, r.guard, del, session.Pasted, r.seen("^no such row"), submitted); err != nil || !done {
 		t.Fatalf("%v %v", done, err)
 	}
 	r.until("the CR shows", func() bool { return strings.Contains(r.screen(), "text^M") })
-	if done, err := r.Submit(r.ctx(), target, r.guard, del, session.Pasted, host.Look{}, submitted); err != nil || done {
+	if done, err := r.Submit(r.ctx(), target, r.guard, del, session.Pasted, r.seen(), submitted); err != nil || done {
 		t.Fatalf("a second time from the same phase: %v %v", done, err)
 	}
 	if strings.Contains(r.screen(), "^M^M") {
 		t.Fatal("submitted twice")
 	}
+}
+
+func TestPasteAndSubmit_AreRefusedWhenSomebodyTypedMeanwhile(t *testing.T) {
+	r := newRig(t, "stty raw -echo; cat -v")
+	r.until("cat runs", func() bool { return r.pasteProbe() })
+	look := r.seen()
+	if out, err := exec.Command("tmux", "-S", r.Socket(target), "send-keys", "-t", r.guard.Pane, "-l", "draft").CombinedOutput(); err != nil {
+		t.Fatalf("%s", out)
+	}
+	r.until("the draft shows", func() bool { return strings.Contains(r.screen(), "draft") })
+	ring := session.Ring{}.With(del, session.Pasted)
+	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "WRONG", Look: look, Ring: ring}); err != nil || done {
+		t.Fatalf("%v %v", done, err)
+	}
+	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "text", Look: r.seen(), Ring: ring}); err != nil || !done {
+		t.Fatalf("%v %v", done, err)
+	}
+	if done, err := r.Submit(r.ctx(), target, r.guard, del, session.Pasted, look, ring.With(del, session.Submitted)); err != nil || done {
+		t.Fatalf("%v %v", done, err)
+	}
+	if strings.Contains(r.screen(), "WRONG") || strings.Contains(r.screen(), "^M") {
+		t.Fatalf("typed over a draft:\n%s", r.screen())
+	}
+}
+
+// A window that is linked into another session as well is the agent's all the same.
+func TestPaste_IntoALinkedWindow(t *testing.T) {
+	r := newRig(t, "stty raw -echo; cat -v")
+	r.until("cat runs", func() bool { return r.pasteProbe() })
+	for _, args := range [][]string{{"new-session", "-d", "-s", "overview", "sleep", "300"}, {"link-window", "-s", "=" + target + ":0", "-t", "=overview:5"},
+		{"new-session", "-d", "-t", "=" + target + ":"}} {
+		if out, err := exec.Command("tmux", append([]string{"-S", r.Socket(target)}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", args, out)
+		}
+	}
+	ring := session.Ring{}.With(del, session.Pasted)
+	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "text", Look: r.seen(), Ring: ring}); err != nil || !done {
+		t.Fatalf("%v %v", done, err)
+	}
+	r.until("the text shows", func() bool { return strings.Contains(r.screen(), "text") })
+}
+
+// The text comes from a file: were it a pipe that we feed, our death would look like its end, and half of it would be typed.
+func TestPaste_OurDeathDoesNotCutTheText(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	f, err := r.whole(strings.Repeat("x", 1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.Size() != 1<<20 || !info.Mode().IsRegular() {
+		t.Errorf("%v %v", info, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(r.Socket(target)), ".text.*")); len(left) > 0 {
+		t.Errorf("%v is left behind", left)
+	}
+}
+
+func TestUnread_TellsWhatTheProgramHasNotRead(t *testing.T) {
+	r := newRig(t, "stty raw -echo; sleep 300")
+	r.until("it sleeps", func() bool {
+		out, err := exec.Command("ps", "-o", "args=", "--ppid", strconv.Itoa(r.made.Pid)).Output()
+		return err == nil && strings.Contains(string(out), "sleep 300")
+	})
+	tty := r.view().Panes[0].TTY
+	if n, ok := r.Unread(tty); !ok || n != 0 {
+		t.Fatalf("%d %v", n, ok)
+	}
+	ring := session.Ring{}.With(del, session.Pasted)
+	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "text", Look: r.seen(), Ring: ring}); err != nil || !done {
+		t.Fatalf("%v %v", done, err)
+	}
+	r.until("it is there, unread", func() bool { n, ok := r.Unread(tty); return ok && n >= 4 })
+	if _, ok := r.Unread("/dev/nowhere"); ok {
+		t.Error("told of nothing")
+	}
+}
+
+func TestReopen_BringsADeletedSocketBack(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	if err := os.Remove(r.Socket(target)); err != nil {
+		t.Fatal(err)
+	}
+	r.Reopen(r.made.Server)
+	r.until("somebody listens", func() bool { return r.Dial(target) == session.Answered })
 }
 
 func TestSubmit_WorksInCopyMode(t *testing.T) {
@@ -274,10 +370,10 @@ func TestSubmit_WorksInCopyMode(t *testing.T) {
 		t.Fatalf("%s", out)
 	}
 	ring := session.Ring{}.With(del, session.Pasted)
-	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "text", Ring: ring}); err != nil || !done {
+	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "text", Look: r.seen(), Ring: ring}); err != nil || !done {
 		t.Fatalf("%v %v", done, err)
 	}
-	if done, err := r.Submit(r.ctx(), target, r.guard, del, session.Pasted, host.Look{}, ring.With(del, session.Submitted)); err != nil || !done {
+	if done, err := r.Submit(r.ctx(), target, r.guard, del, session.Pasted, r.seen(), ring.With(del, session.Submitted)); err != nil || !done {
 		t.Fatalf("%v %v", done, err)
 	}
 	r.until("text and CR show", func() bool { return strings.Contains(r.screen(), "text^M") })
@@ -289,12 +385,13 @@ func TestAdvance_ResolvesATimedOutAct(t *testing.T) {
 	r := newRig(t, "stty raw -echo; cat -v")
 	r.until("cat runs", func() bool { return r.pasteProbe() })
 	ring := session.Ring{}.With(del, session.Pasted)
+	look := r.seen()
 	if err := syscall.Kill(r.made.Server.Pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := r.Paste(ctx, target, r.guard, host.Text{ID: del, Typed: "LATE", Ring: ring}); !errors.Is(err, host.ErrNoAnswer) {
+	if _, err := r.Paste(ctx, target, r.guard, host.Text{ID: del, Typed: "LATE", Look: look, Ring: ring}); !errors.Is(err, host.ErrNoAnswer) {
 		t.Fatalf("a stopped server answered: %v", err)
 	}
 	if err := syscall.Kill(r.made.Server.Pid, syscall.SIGCONT); err != nil {
@@ -314,7 +411,7 @@ func TestAdvance_ResolvesATimedOutAct(t *testing.T) {
 	}
 	old := r.guard
 	old.Generation = "g1"
-	if done, err := r.Paste(r.ctx(), target, old, host.Text{ID: "delivery-0002", Typed: "STALE", Ring: ring}); err != nil || done {
+	if done, err := r.Paste(r.ctx(), target, old, host.Text{ID: "delivery-0002", Typed: "STALE", Look: r.seen(), Ring: ring}); err != nil || done {
 		t.Fatalf("an act of the old generation ran: %v %v", done, err)
 	}
 }

@@ -749,6 +749,354 @@ func (x *ListLedgerResponse) GetNextPageToken() string {
 	return ""
 }
 
+// CountLedgerRequest asks for the counts of the whole ledger.
+type CountLedgerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountLedgerRequest) Reset() {
+	*x = CountLedgerRequest{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountLedgerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountLedgerRequest) ProtoMessage() {}
+
+func (x *CountLedgerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountLedgerRequest.ProtoReflect.Descriptor instead.
+func (*CountLedgerRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{8}
+}
+
+// CountLedgerResponse holds the counts.
+type CountLedgerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One count a state, every state once, in the order of LedgerState; 0 for a state that no event is in.
+	Counts        []*StateCount `protobuf:"bytes,1,rep,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountLedgerResponse) Reset() {
+	*x = CountLedgerResponse{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountLedgerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountLedgerResponse) ProtoMessage() {}
+
+func (x *CountLedgerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountLedgerResponse.ProtoReflect.Descriptor instead.
+func (*CountLedgerResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *CountLedgerResponse) GetCounts() []*StateCount {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// StateCount is how many events are in a state.
+type StateCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The state.
+	State LedgerState `protobuf:"varint,1,opt,name=state,proto3,enum=muxpost.poller.v1.LedgerState" json:"state,omitempty"`
+	// How many events are in it.
+	Count         int64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StateCount) Reset() {
+	*x = StateCount{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StateCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StateCount) ProtoMessage() {}
+
+func (x *StateCount) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
+func (*StateCount) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *StateCount) GetState() LedgerState {
+	if x != nil {
+		return x.State
+	}
+	return LedgerState_LEDGER_STATE_UNSPECIFIED
+}
+
+func (x *StateCount) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// ListSourcesRequest asks for all sources.
+type ListSourcesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSourcesRequest) Reset() {
+	*x = ListSourcesRequest{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSourcesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSourcesRequest) ProtoMessage() {}
+
+func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
+func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{11}
+}
+
+// ListSourcesResponse holds the sources.
+type ListSourcesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sources that the poller was started with, in the order of its configuration.
+	Sources       []*Source `protobuf:"bytes,1,rep,name=sources,proto3" json:"sources,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSourcesResponse) Reset() {
+	*x = ListSourcesResponse{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSourcesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSourcesResponse) ProtoMessage() {}
+
+func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
+func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListSourcesResponse) GetSources() []*Source {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+// Source is a configured source and how the latest look at it went, whichever process looked.
+type Source struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name in the configuration.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Its kind, such as "github".
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The repositories that are read, as owner/repo, in the order of the configuration.
+	Repositories []string `protobuf:"bytes,3,rep,name=repositories,proto3" json:"repositories,omitempty"`
+	// How often it is looked at.
+	Interval *durationpb.Duration `protobuf:"bytes,4,opt,name=interval,proto3" json:"interval,omitempty"`
+	// When the latest look began; unset when nobody has looked yet.
+	LastLookTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_look_time,json=lastLookTime,proto3" json:"last_look_time,omitempty"`
+	// When a look last ended with everything read; unset when none has yet.
+	LastSuccessTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_success_time,json=lastSuccessTime,proto3" json:"last_success_time,omitempty"`
+	// Why the latest look that ended failed, for a person; empty when everything was read.
+	LastError string `protobuf:"bytes,7,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	// When the look that failed began; unset when last_error is empty, or while the next look is under way.
+	LastErrorTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
+	// Until when it is not asked, because it named a limit; unset when no limit is being waited out.
+	NotBefore *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	// Open work items that it has shown so far.
+	KnownItems    int32 `protobuf:"varint,10,opt,name=known_items,json=knownItems,proto3" json:"known_items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Source) Reset() {
+	*x = Source{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Source) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Source) ProtoMessage() {}
+
+func (x *Source) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Source.ProtoReflect.Descriptor instead.
+func (*Source) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Source) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Source) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Source) GetRepositories() []string {
+	if x != nil {
+		return x.Repositories
+	}
+	return nil
+}
+
+func (x *Source) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+func (x *Source) GetLastLookTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastLookTime
+	}
+	return nil
+}
+
+func (x *Source) GetLastSuccessTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastSuccessTime
+	}
+	return nil
+}
+
+func (x *Source) GetLastError() string {
+	if x != nil {
+		return x.LastError
+	}
+	return ""
+}
+
+func (x *Source) GetLastErrorTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastErrorTime
+	}
+	return nil
+}
+
+func (x *Source) GetNotBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NotBefore
+	}
+	return nil
+}
+
+func (x *Source) GetKnownItems() int32 {
+	if x != nil {
+		return x.KnownItems
+	}
+	return 0
+}
+
 var File_muxpost_poller_v1_poller_proto protoreflect.FileDescriptor
 
 const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
@@ -808,7 +1156,32 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"deliveryId\"v\n" +
 	"\x12ListLedgerResponse\x128\n" +
 	"\aentries\x18\x01 \x03(\v2\x1e.muxpost.poller.v1.LedgerEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*\xfb\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x14\n" +
+	"\x12CountLedgerRequest\"L\n" +
+	"\x13CountLedgerResponse\x125\n" +
+	"\x06counts\x18\x01 \x03(\v2\x1d.muxpost.poller.v1.StateCountR\x06counts\"X\n" +
+	"\n" +
+	"StateCount\x124\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x1e.muxpost.poller.v1.LedgerStateR\x05state\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count\"\x14\n" +
+	"\x12ListSourcesRequest\"J\n" +
+	"\x13ListSourcesResponse\x123\n" +
+	"\asources\x18\x01 \x03(\v2\x19.muxpost.poller.v1.SourceR\asources\"\xd4\x03\n" +
+	"\x06Source\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\"\n" +
+	"\frepositories\x18\x03 \x03(\tR\frepositories\x125\n" +
+	"\binterval\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12@\n" +
+	"\x0elast_look_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\flastLookTime\x12F\n" +
+	"\x11last_success_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0flastSuccessTime\x12\x1d\n" +
+	"\n" +
+	"last_error\x18\a \x01(\tR\tlastError\x12B\n" +
+	"\x0flast_error_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rlastErrorTime\x129\n" +
+	"\n" +
+	"not_before\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12\x1f\n" +
+	"\vknown_items\x18\n" +
+	" \x01(\x05R\n" +
+	"knownItems*\xfb\x01\n" +
 	"\vLedgerState\x12\x1c\n" +
 	"\x18LEDGER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14LEDGER_STATE_PENDING\x10\x01\x12\x17\n" +
@@ -818,12 +1191,14 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\x14LEDGER_STATE_SETTLED\x10\x05\x12\x18\n" +
 	"\x14LEDGER_STATE_DROPPED\x10\x06\x12\x18\n" +
 	"\x14LEDGER_STATE_GAVE_UP\x10\a\x12\x1a\n" +
-	"\x16LEDGER_STATE_CANCELLED\x10\b2\x90\x02\n" +
+	"\x16LEDGER_STATE_CANCELLED\x10\b2\xd6\x03\n" +
 	"\rPollerService\x12P\n" +
 	"\aPollNow\x12!.muxpost.poller.v1.PollNowRequest\x1a\".muxpost.poller.v1.PollNowResponse\x12M\n" +
 	"\x06Submit\x12 .muxpost.poller.v1.SubmitRequest\x1a!.muxpost.poller.v1.SubmitResponse\x12^\n" +
 	"\n" +
-	"ListLedger\x12$.muxpost.poller.v1.ListLedgerRequest\x1a%.muxpost.poller.v1.ListLedgerResponse\"\x03\x90\x02\x01B:Z8muxpost.dev/muxpost/proto/gen/muxpost/poller/v1;pollerv1b\x06proto3"
+	"ListLedger\x12$.muxpost.poller.v1.ListLedgerRequest\x1a%.muxpost.poller.v1.ListLedgerResponse\"\x03\x90\x02\x01\x12a\n" +
+	"\vCountLedger\x12%.muxpost.poller.v1.CountLedgerRequest\x1a&.muxpost.poller.v1.CountLedgerResponse\"\x03\x90\x02\x01\x12a\n" +
+	"\vListSources\x12%.muxpost.poller.v1.ListSourcesRequest\x1a&.muxpost.poller.v1.ListSourcesResponse\"\x03\x90\x02\x01B:Z8muxpost.dev/muxpost/proto/gen/muxpost/poller/v1;pollerv1b\x06proto3"
 
 var (
 	file_muxpost_poller_v1_poller_proto_rawDescOnce sync.Once
@@ -838,7 +1213,7 @@ func file_muxpost_poller_v1_poller_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_poller_v1_poller_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_muxpost_poller_v1_poller_proto_goTypes = []any{
 	(LedgerState)(0),              // 0: muxpost.poller.v1.LedgerState
 	(*PollNowRequest)(nil),        // 1: muxpost.poller.v1.PollNowRequest
@@ -849,31 +1224,49 @@ var file_muxpost_poller_v1_poller_proto_goTypes = []any{
 	(*LedgerEntry)(nil),           // 6: muxpost.poller.v1.LedgerEntry
 	(*ListLedgerRequest)(nil),     // 7: muxpost.poller.v1.ListLedgerRequest
 	(*ListLedgerResponse)(nil),    // 8: muxpost.poller.v1.ListLedgerResponse
-	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*CountLedgerRequest)(nil),    // 9: muxpost.poller.v1.CountLedgerRequest
+	(*CountLedgerResponse)(nil),   // 10: muxpost.poller.v1.CountLedgerResponse
+	(*StateCount)(nil),            // 11: muxpost.poller.v1.StateCount
+	(*ListSourcesRequest)(nil),    // 12: muxpost.poller.v1.ListSourcesRequest
+	(*ListSourcesResponse)(nil),   // 13: muxpost.poller.v1.ListSourcesResponse
+	(*Source)(nil),                // 14: muxpost.poller.v1.Source
+	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_muxpost_poller_v1_poller_proto_depIdxs = []int32{
 	3,  // 0: muxpost.poller.v1.PollNowResponse.sources:type_name -> muxpost.poller.v1.SourcePoll
-	9,  // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
+	15, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
 	6,  // 2: muxpost.poller.v1.SubmitResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	0,  // 3: muxpost.poller.v1.LedgerEntry.state:type_name -> muxpost.poller.v1.LedgerState
-	10, // 4: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
-	10, // 5: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
-	10, // 6: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
-	10, // 7: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
+	16, // 4: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
+	16, // 5: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
+	16, // 6: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
+	16, // 7: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
 	0,  // 8: muxpost.poller.v1.ListLedgerRequest.state:type_name -> muxpost.poller.v1.LedgerState
 	6,  // 9: muxpost.poller.v1.ListLedgerResponse.entries:type_name -> muxpost.poller.v1.LedgerEntry
-	1,  // 10: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
-	4,  // 11: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
-	7,  // 12: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
-	2,  // 13: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
-	5,  // 14: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
-	8,  // 15: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
-	13, // [13:16] is the sub-list for method output_type
-	10, // [10:13] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	11, // 10: muxpost.poller.v1.CountLedgerResponse.counts:type_name -> muxpost.poller.v1.StateCount
+	0,  // 11: muxpost.poller.v1.StateCount.state:type_name -> muxpost.poller.v1.LedgerState
+	14, // 12: muxpost.poller.v1.ListSourcesResponse.sources:type_name -> muxpost.poller.v1.Source
+	15, // 13: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
+	16, // 14: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
+	16, // 15: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
+	16, // 16: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
+	16, // 17: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
+	1,  // 18: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
+	4,  // 19: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
+	7,  // 20: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
+	9,  // 21: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
+	12, // 22: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
+	2,  // 23: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
+	5,  // 24: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
+	8,  // 25: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
+	10, // 26: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
+	13, // 27: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
+	23, // [23:28] is the sub-list for method output_type
+	18, // [18:23] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_poller_v1_poller_proto_init() }
@@ -887,7 +1280,7 @@ func file_muxpost_poller_v1_poller_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_poller_v1_poller_proto_rawDesc), len(file_muxpost_poller_v1_poller_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,16 +21,18 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PollerService_PollNow_FullMethodName    = "/muxpost.poller.v1.PollerService/PollNow"
-	PollerService_Submit_FullMethodName     = "/muxpost.poller.v1.PollerService/Submit"
-	PollerService_ListLedger_FullMethodName = "/muxpost.poller.v1.PollerService/ListLedger"
+	PollerService_PollNow_FullMethodName     = "/muxpost.poller.v1.PollerService/PollNow"
+	PollerService_Submit_FullMethodName      = "/muxpost.poller.v1.PollerService/Submit"
+	PollerService_ListLedger_FullMethodName  = "/muxpost.poller.v1.PollerService/ListLedger"
+	PollerService_CountLedger_FullMethodName = "/muxpost.poller.v1.PollerService/CountLedger"
+	PollerService_ListSources_FullMethodName = "/muxpost.poller.v1.PollerService/ListSources"
 )
 
 // PollerServiceClient is the client API for PollerService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PollerService is for operators: look now, put an event in by hand, read the ledger.
+// PollerService is for operators: look now, put an event in by hand, read the ledger, see how the sources do.
 type PollerServiceClient interface {
 	// PollNow reads sources at once instead of at their next interval, and returns when they were read.
 	PollNow(ctx context.Context, in *PollNowRequest, opts ...grpc.CallOption) (*PollNowResponse, error)
@@ -38,6 +40,10 @@ type PollerServiceClient interface {
 	Submit(ctx context.Context, in *SubmitRequest, opts ...grpc.CallOption) (*SubmitResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(ctx context.Context, in *ListLedgerRequest, opts ...grpc.CallOption) (*ListLedgerResponse, error)
+	// CountLedger returns how many events are in each state.
+	CountLedger(ctx context.Context, in *CountLedgerRequest, opts ...grpc.CallOption) (*CountLedgerResponse, error)
+	// ListSources returns the configured sources and how the latest look at each went. It asks no source.
+	ListSources(ctx context.Context, in *ListSourcesRequest, opts ...grpc.CallOption) (*ListSourcesResponse, error)
 }
 
 type pollerServiceClient struct {
@@ -78,11 +84,31 @@ func (c *pollerServiceClient) ListLedger(ctx context.Context, in *ListLedgerRequ
 	return out, nil
 }
 
+func (c *pollerServiceClient) CountLedger(ctx context.Context, in *CountLedgerRequest, opts ...grpc.CallOption) (*CountLedgerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CountLedgerResponse)
+	err := c.cc.Invoke(ctx, PollerService_CountLedger_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *pollerServiceClient) ListSources(ctx context.Context, in *ListSourcesRequest, opts ...grpc.CallOption) (*ListSourcesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSourcesResponse)
+	err := c.cc.Invoke(ctx, PollerService_ListSources_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PollerServiceServer is the server API for PollerService service.
 // All implementations must embed UnimplementedPollerServiceServer
 // for forward compatibility.
 //
-// PollerService is for operators: look now, put an event in by hand, read the ledger.
+// PollerService is for operators: look now, put an event in by hand, read the ledger, see how the sources do.
 type PollerServiceServer interface {
 	// PollNow reads sources at once instead of at their next interval, and returns when they were read.
 	PollNow(context.Context, *PollNowRequest) (*PollNowResponse, error)
@@ -90,6 +116,10 @@ type PollerServiceServer interface {
 	Submit(context.Context, *SubmitRequest) (*SubmitResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(context.Context, *ListLedgerRequest) (*ListLedgerResponse, error)
+	// CountLedger returns how many events are in each state.
+	CountLedger(context.Context, *CountLedgerRequest) (*CountLedgerResponse, error)
+	// ListSources returns the configured sources and how the latest look at each went. It asks no source.
+	ListSources(context.Context, *ListSourcesRequest) (*ListSourcesResponse, error)
 	mustEmbedUnimplementedPollerServiceServer()
 }
 
@@ -108,6 +138,12 @@ func (UnimplementedPollerServiceServer) Submit(context.Context, *SubmitRequest) 
 }
 func (UnimplementedPollerServiceServer) ListLedger(context.Context, *ListLedgerRequest) (*ListLedgerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListLedger not implemented")
+}
+func (UnimplementedPollerServiceServer) CountLedger(context.Context, *CountLedgerRequest) (*CountLedgerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CountLedger not implemented")
+}
+func (UnimplementedPollerServiceServer) ListSources(context.Context, *ListSourcesRequest) (*ListSourcesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSources not implemented")
 }
 func (UnimplementedPollerServiceServer) mustEmbedUnimplementedPollerServiceServer() {}
 func (UnimplementedPollerServiceServer) testEmbeddedByValue()                       {}
@@ -184,6 +220,42 @@ func _PollerService_ListLedger_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PollerService_CountLedger_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CountLedgerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PollerServiceServer).CountLedger(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PollerService_CountLedger_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PollerServiceServer).CountLedger(ctx, req.(*CountLedgerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PollerService_ListSources_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSourcesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PollerServiceServer).ListSources(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PollerService_ListSources_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PollerServiceServer).ListSources(ctx, req.(*ListSourcesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PollerService_ServiceDesc is the grpc.ServiceDesc for PollerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -202,6 +274,14 @@ var PollerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListLedger",
 			Handler:    _PollerService_ListLedger_Handler,
+		},
+		{
+			MethodName: "CountLedger",
+			Handler:    _PollerService_CountLedger_Handler,
+		},
+		{
+			MethodName: "ListSources",
+			Handler:    _PollerService_ListSources_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

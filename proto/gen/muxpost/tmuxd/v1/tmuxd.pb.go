@@ -343,6 +343,8 @@ const (
 	HoldReason_HOLD_REASON_INPUT_OFF HoldReason = 5
 	// The text was put into the pane and did not show up; it was not submitted.
 	HoldReason_HOLD_REASON_NOT_SHOWN HoldReason = 6
+	// The agent has not read what was typed before, so its screen says nothing.
+	HoldReason_HOLD_REASON_FROZEN HoldReason = 7
 )
 
 // Enum value maps for HoldReason.
@@ -355,6 +357,7 @@ var (
 		4: "HOLD_REASON_NOT_READY",
 		5: "HOLD_REASON_INPUT_OFF",
 		6: "HOLD_REASON_NOT_SHOWN",
+		7: "HOLD_REASON_FROZEN",
 	}
 	HoldReason_value = map[string]int32{
 		"HOLD_REASON_UNSPECIFIED": 0,
@@ -364,6 +367,7 @@ var (
 		"HOLD_REASON_NOT_READY":   4,
 		"HOLD_REASON_INPUT_OFF":   5,
 		"HOLD_REASON_NOT_SHOWN":   6,
+		"HOLD_REASON_FROZEN":      7,
 	}
 )
 
@@ -2414,7 +2418,7 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\bEvidence\x12\x18\n" +
 	"\x14EVIDENCE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fEVIDENCE_SCREEN\x10\x01\x12\x17\n" +
-	"\x13EVIDENCE_TRANSCRIPT\x10\x02*\xbf\x01\n" +
+	"\x13EVIDENCE_TRANSCRIPT\x10\x02*\xd7\x01\n" +
 	"\n" +
 	"HoldReason\x12\x1b\n" +
 	"\x17HOLD_REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -2423,7 +2427,8 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\x10HOLD_REASON_BUSY\x10\x03\x12\x19\n" +
 	"\x15HOLD_REASON_NOT_READY\x10\x04\x12\x19\n" +
 	"\x15HOLD_REASON_INPUT_OFF\x10\x05\x12\x19\n" +
-	"\x15HOLD_REASON_NOT_SHOWN\x10\x06*\xc6\x01\n" +
+	"\x15HOLD_REASON_NOT_SHOWN\x10\x06\x12\x16\n" +
+	"\x12HOLD_REASON_FROZEN\x10\a*\xc6\x01\n" +
 	"\rRefusalReason\x12\x1e\n" +
 	"\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13REFUSAL_REASON_DEAD\x10\x01\x12\x19\n" +

@@ -31,6 +31,10 @@ const (
 	PollerServiceSubmitProcedure = "/muxpost.poller.v1.PollerService/Submit"
 	// PollerServiceListLedgerProcedure is the procedure name of the PollerService's ListLedger RPC.
 	PollerServiceListLedgerProcedure = "/muxpost.poller.v1.PollerService/ListLedger"
+	// PollerServiceCountLedgerProcedure is the procedure name of the PollerService's CountLedger RPC.
+	PollerServiceCountLedgerProcedure = "/muxpost.poller.v1.PollerService/CountLedger"
+	// PollerServiceListSourcesProcedure is the procedure name of the PollerService's ListSources RPC.
+	PollerServiceListSourcesProcedure = "/muxpost.poller.v1.PollerService/ListSources"
 )
 
 var (
@@ -56,6 +60,22 @@ var (
 			IdempotencyLevel: connect.IdempotencyNoSideEffects,
 		}
 	})
+	pollerServiceCountLedgerSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_poller_v1_poller_proto.Services().ByName("PollerService").Methods().ByName("CountLedger"),
+			Procedure:        PollerServiceCountLedgerProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
+	pollerServiceListSourcesSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_poller_v1_poller_proto.Services().ByName("PollerService").Methods().ByName("ListSources"),
+			Procedure:        PollerServiceListSourcesProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
 )
 
 // PollerServiceClient is a client for the muxpost.poller.v1.PollerService service.
@@ -66,6 +86,10 @@ type PollerServiceClient interface {
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(context.Context, *v1.ListLedgerRequest) (*v1.ListLedgerResponse, error)
+	// CountLedger returns how many events are in each state.
+	CountLedger(context.Context, *v1.CountLedgerRequest) (*v1.CountLedgerResponse, error)
+	// ListSources returns the configured sources and how the latest look at each went. It asks no source.
+	ListSources(context.Context, *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error)
 }
 
 // NewPollerServiceClient constructs a client for the muxpost.poller.v1.PollerService service.
@@ -82,6 +106,10 @@ type PollerServiceHandler interface {
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(context.Context, *v1.ListLedgerRequest) (*v1.ListLedgerResponse, error)
+	// CountLedger returns how many events are in each state.
+	CountLedger(context.Context, *v1.CountLedgerRequest) (*v1.CountLedgerResponse, error)
+	// ListSources returns the configured sources and how the latest look at each went. It asks no source.
+	ListSources(context.Context, *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error)
 }
 
 // RegisterPollerServiceHandler registers svc as the muxpost.poller.v1.PollerService implementation
@@ -92,6 +120,8 @@ func RegisterPollerServiceHandler(server *connect.Server, svc PollerServiceHandl
 		connect.Method{Spec: pollerServicePollNowSpec(), Handler: adapter.pollNow},
 		connect.Method{Spec: pollerServiceSubmitSpec(), Handler: adapter.submit},
 		connect.Method{Spec: pollerServiceListLedgerSpec(), Handler: adapter.listLedger},
+		connect.Method{Spec: pollerServiceCountLedgerSpec(), Handler: adapter.countLedger},
+		connect.Method{Spec: pollerServiceListSourcesSpec(), Handler: adapter.listSources},
 	)
 }
 
@@ -108,6 +138,14 @@ func (UnimplementedPollerServiceHandler) Submit(context.Context, *v1.SubmitReque
 
 func (UnimplementedPollerServiceHandler) ListLedger(context.Context, *v1.ListLedgerRequest) (*v1.ListLedgerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.poller.v1.PollerService.ListLedger is not implemented")
+}
+
+func (UnimplementedPollerServiceHandler) CountLedger(context.Context, *v1.CountLedgerRequest) (*v1.CountLedgerResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.poller.v1.PollerService.CountLedger is not implemented")
+}
+
+func (UnimplementedPollerServiceHandler) ListSources(context.Context, *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.poller.v1.PollerService.ListSources is not implemented")
 }
 
 type pollerServiceClient struct {
@@ -133,6 +171,22 @@ func (c *pollerServiceClient) Submit(ctx context.Context, req *v1.SubmitRequest)
 func (c *pollerServiceClient) ListLedger(ctx context.Context, req *v1.ListLedgerRequest) (*v1.ListLedgerResponse, error) {
 	var res v1.ListLedgerResponse
 	if err := c.client.CallUnary(ctx, pollerServiceListLedgerSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *pollerServiceClient) CountLedger(ctx context.Context, req *v1.CountLedgerRequest) (*v1.CountLedgerResponse, error) {
+	var res v1.CountLedgerResponse
+	if err := c.client.CallUnary(ctx, pollerServiceCountLedgerSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *pollerServiceClient) ListSources(ctx context.Context, req *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error) {
+	var res v1.ListSourcesResponse
+	if err := c.client.CallUnary(ctx, pollerServiceListSourcesSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -170,6 +224,30 @@ func (h pollerServiceHandler) listLedger(ctx context.Context, _ connect.Spec, st
 		return err
 	}
 	res, err := h.svc.ListLedger(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h pollerServiceHandler) countLedger(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.CountLedgerRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.CountLedger(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h pollerServiceHandler) listSources(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.ListSourcesRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.ListSources(ctx, &req)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,190 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/internal/layout"
+)
+
+const (
+	// maxSocketPath is the longest path of a unix socket, in bytes.
+	maxSocketPath = 107
+	unixScheme    = "unix:"
+)
+
+// MaxSocketDir is the longest path, in bytes, of a directory that holds the sockets of tmux servers.
+const MaxSocketDir = maxSocketPath - len("/") - workitem.MaxTarget - len(".sock")
+
+// problems collects mistakes.
+type problems struct {
+	section string // empty for what concerns several
+	texts   []string
+}
+
+// add keeps a mistake, if there is one; the text begins with the key.
+func (p *problems) add(wrong bool, format string, args ...any) {
+	if wrong {
+		text := fmt.Sprintf(format, args...)
+		if p.section != "" {
+			text = p.section + "." + text
+		}
+		p.texts = append(p.texts, text)
+	}
+}
+
+// fault returns the mistakes in a file as one error, or nil.
+func (p *problems) fault(file string) error {
+	if len(p.texts) == 0 {
+		return nil
+	}
+	text := strings.Join(p.texts, "\n")
+	if file != "" {
+		text = file + ": " + strings.Join(p.texts, "\n"+file+": ")
+	}
+	return fault.New(fault.Invalid, fault.ReasonBadConfig, text)
+}
+
+// Check finds all values that cannot work in the sections of the services, in all when none is named, and then also those that do
+// not fit together. They are one error of kind fault.Invalid, in which each line names a key and says what to write.
+func (s *Settings) Check(services ...layout.Service) error {
+	all := problems{}
+	together := len(services) == 0
+	if together {
+		services = layout.Services()
+	}
+	for _, service := range services {
+		p := problems{section: string(service)}
+		switch service {
+		case layout.Tmuxd:
+			s.Tmuxd.check(&p)
+		case layout.Dispatcher:
+			s.Dispatcher.check(&p)
+		case layout.Poller:
+			s.Poller.check(&p)
+		}
+		all.texts = append(all.texts, p.texts...)
+		if service != layout.Tmuxd {
+			_, err := s.urlOf(service)
+			all.add(err != nil, "%v", err)
+		}
+	}
+	if together {
+		s.checkTogether(&all)
+	}
+	file := s.File
+	if !s.Found {
+		file = ""
+	}
+	return all.fault(file)
+}
+
+// checkTogether finds what single sections cannot.
+func (s *Settings) checkTogether(p *problems) {
+	_, dispatcherErr := s.urlOf(layout.Dispatcher)
+	_, pollerErr := s.urlOf(layout.Poller)
+	_, err := s.Database()
+	p.add(err != nil && dispatcherErr == nil && pollerErr == nil, "%v", err)
+	taken := map[string]layout.Service{}
+	for _, service := range layout.Services() {
+		address := s.Address(service)
+		other, twice := taken[address]
+		p.add(twice && !strings.HasSuffix(address, ":0"), "%s and %s would both listen on %s: give each an address of its own", other, service, address)
+		taken[address] = service
+	}
+	// A tmuxd elsewhere has a table of its own.
+	_, known := s.Tmuxd.Harnesses[s.Dispatcher.Harness]
+	p.add(!known && s.Dispatcher.Harness != "" && s.Dispatcher.Host.Address == s.Tmuxd.Listen,
+		"dispatcher.harness is %q, which tmuxd's table does not have: add it under tmuxd.harnesses, or choose one of %s", s.Dispatcher.Harness,
+		strings.Join(s.HarnessNames(), ", "))
+}
+
+func (t *Tmuxd) check(p *problems) {
+	checkListen(p, t.Listen)
+	p.add(t.Host == "", "host is empty: write this host's name")
+	p.add(t.Tmux == "", "tmux is empty: write the program, such as tmux")
+	for _, c := range []struct{ key, path string }{{"state_dir", t.StateDir}, {"socket_dir", t.SocketDir}} {
+		p.add(!filepath.IsAbs(c.path), "%s: %q is not an absolute path", c.key, c.path)
+	}
+	p.add(len(t.SocketDir) > MaxSocketDir, "socket_dir: the path %s has %d bytes, and the sockets of tmux servers fit below one of at most %d: "+
+		"set it to a short directory of your own, or name a shorter data directory", t.SocketDir, len(t.SocketDir), MaxSocketDir)
+	for _, root := range t.Roots {
+		p.add(!filepath.IsAbs(root) || root != filepath.Clean(root) || root == "/",
+			"roots: %q is not an absolute path in its shortest form (and / is no root)", root)
+	}
+	p.add(!filepath.IsAbs(t.Directory), "directory: %q is not an absolute path", t.Directory)
+	p.add(t.Width < 20 || t.Width > 1000, "width is %d: use 20 to 1000 columns, or a pane cannot be read", t.Width)
+	p.add(t.Height < 10 || t.Height > 1000, "height is %d: use 10 to 1000 rows, or a pane cannot be read", t.Height)
+	info, err := os.Stat(t.Exec)
+	p.add(err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0,
+		"exec: the wrapper %s is not there or cannot be run, and no agent starts without it: install it there, or say where it is", t.Exec)
+	for _, name := range sortedKeys(t.Harnesses) {
+		t.Harnesses[name].check(p, name)
+	}
+}
+
+func (d *Dispatcher) check(p *problems) {
+	checkListen(p, d.Listen)
+	checkCalled(p, "host.address", d.Host.Address, layout.Tmuxd)
+	p.add(d.Harness == "", "harness is not set, and nobody says what to start for a first session: "+
+		"set it to one of the harnesses in tmuxd's table, such as fakeagent")
+}
+
+// checkListen checks an address to listen on: nothing listens beyond loopback without credentials.
+func checkListen(p *problems, address string) {
+	err := CheckListen(address)
+	p.add(err != nil, "listen: %v", err)
+}
+
+// CheckListen says what is wrong with an address to listen on, or returns nil. Whether it is free is another question.
+func CheckListen(address string) error {
+	if err := checkAddress(address, true); err != nil || strings.HasPrefix(address, unixScheme) {
+		return err
+	}
+	host, _, _ := net.SplitHostPort(address)
+	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.Unmap().IsLoopback()) {
+		return fmt.Errorf("%s could be reached from other machines, and nothing there is asked for credentials: "+
+			"listen on 127.0.0.1, [::1] or a unix socket", address)
+	}
+	return nil
+}
+
+func checkCalled(p *problems, key, address string, whose layout.Service) {
+	if address == "" {
+		p.add(true, "%s is empty: write the address of %s, such as %s", key, whose, whose.Listen())
+		return
+	}
+	err := checkAddress(address, false)
+	p.add(err != nil, "%s: %v", key, err)
+}
+
+// checkAddress checks the form of an address. Port 0 chooses a free one, for who listens.
+func checkAddress(address string, listen bool) error {
+	if path, ok := strings.CutPrefix(address, unixScheme); ok {
+		switch {
+		case !filepath.IsAbs(path):
+			return fmt.Errorf("%q does not hold an absolute path: write it as unix:/path/to/socket", address)
+		case len(path) > maxSocketPath:
+			return fmt.Errorf("the path of a socket has at most %d bytes, not %d: %s", maxSocketPath, len(path), path)
+		}
+		return nil
+	}
+	host, port, err := net.SplitHostPort(address)
+	number, portErr := strconv.ParseUint(port, 10, 16)
+	if err = errors.Join(err, portErr); err != nil || host == "" || number == 0 && !listen {
+		return fmt.Errorf("%q is not an address: write it as 127.0.0.1:7411 or unix:/path/to/socket", address)
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

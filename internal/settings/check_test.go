@@ -1,0 +1,193 @@
+package settings
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/internal/layout"
+)
+
+func TestCheck_EachMistakeOfThePollerNamesItsKeyAndSaysWhatToWrite(t *testing.T) {
+	dir := installed(t)
+	write := func(name, text string, mode os.FileMode) {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		must(t, os.Chmod(filepath.Join(dir, name), mode))
+	}
+	write("good", "tok\n", 0o600)
+	write("open", "tok\n", 0o644)
+	write("empty", "\n", 0o600)
+	const source = "  sources:\n  - {name: gh, kind: github, repositories: [a/b], label: agent, authors: [alice], token_file: good"
+	for _, tt := range []struct{ name, text, want string }{
+		{"workers", "  workers: 0\n", "poller.workers is 0: it must be 1 to 256"},
+		{"budget", "  budget: -1\n", "poller.budget is -1"},
+		{"no name", "  sources: [{kind: github, repositories: [a/b], label: x}]\n", `poller.sources[0].name is "": write`},
+		{"the name for events by hand", strings.Replace(source, "gh,", "manual,", 1) + "}\n", "choose another"},
+		{"no kind", strings.Replace(source, "kind: github, ", "", 1) + "}\n", "poller.sources[0].kind is \"\": write kind: github"},
+		{"no repositories", strings.Replace(source, "[a/b]", "[]", 1) + "}\n", "poller.sources[0].repositories is empty"},
+		{"a repository by its URL", strings.Replace(source, "a/b", "https://github.com/a/b", 1) + "}\n", "poller.sources[0].repositories[0]"},
+		{"no label", strings.Replace(source, "label: agent", "label: ''", 1) + "}\n", "poller.sources[0].label is empty"},
+		{"two labels", strings.Replace(source, "label: agent", "label: 'a,b'", 1) + "}\n", "poller.sources[0].label has a comma"},
+		{"an author with @", strings.Replace(source, "alice", "'@alice'", 1) + "}\n", "poller.sources[0].authors[0]"},
+		{"a short interval", source + ", interval: 1s}\n", "poller.sources[0].interval is 1s: it must be 5s to 24h"},
+		{"a base URL without a scheme", source + ", base_url: github.example.com}\n", "poller.sources[0].base_url: "},
+		{"a host that is none", source + ", host: 'a b'}\n", "poller.sources[0].host"},
+		{"no token file", strings.Replace(source, "good", "missing", 1) + "}\n", "poller.sources[0].token_file: there is no file"},
+		{"a token for everybody", strings.Replace(source, "good", "open", 1) + "}\n", "chmod 600"},
+		{"an empty token", strings.Replace(source, "good", "empty", 1) + "}\n", "should hold one token"},
+		{"a name twice", source + "}\n  - {name: gh, kind: github, repositories: [a/c], label: x}\n", "names must differ"},
+		{"a repository twice", source + "}\n  - {name: two, kind: github, repositories: [A/B], label: x}\n", "list it once"},
+		{"two database URLs", "  database_url_file: good\n", "keep one of them"},
+		{"no dispatcher", "  dispatcher: ''\n", "poller.dispatcher is empty: write the address of dispatcher, such as 127.0.0.1:7412"},
+	} {
+		write("muxpost.yaml", "poller:\n  database_url: postgres://x/y\n"+tt.text, 0o600)
+		_, err := LoadService(where(dir, nil), layout.Poller)
+		if !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	write("muxpost.yaml", "poller:\n  database_url: postgres://x/y\n"+source+", base_url: 'http://127.0.0.1:99', interval: 1s}\n", 0o600)
+	s, err := LoadService(where(dir, nil), layout.Poller)
+	must(t, err)
+	c := s.Poller
+	token, err := c.Sources[0].Token()
+	if err != nil || c.Listen != "127.0.0.1:7413" || c.Dispatcher != "127.0.0.1:7412" || c.Workers != 8 || c.Budget != 3 || token != "tok" ||
+		c.Sources[0].Host != "127.0.0.1:99" {
+		t.Errorf("%+v, %q, %v", c, token, err)
+	}
+}
+
+func TestCheck_EachMistakeOfTmuxdNamesItsKey(t *testing.T) {
+	dir := installed(t)
+	for text, want := range map[string]string{
+		"listen: 0.0.0.0:7411":  "tmuxd.listen: 0.0.0.0:7411 could be reached from other machines",
+		"listen: nowhere":       `tmuxd.listen: "nowhere" is not an address`,
+		"listen: 'unix:t.sock'": "tmuxd.listen: \"unix:t.sock\" does not hold an absolute path",
+		"state_dir: here":       `tmuxd.state_dir: "here" is not an absolute path`,
+		"socket_dir: /" + strings.Repeat("a", MaxSocketDir): "tmuxd.socket_dir: the path",
+		"roots: [/]":                                "tmuxd.roots",
+		"roots: [/a/../b]":                          "tmuxd.roots",
+		"directory: '{target}'":                     "tmuxd.directory",
+		"width: 10":                                 "tmuxd.width is 10",
+		"height: 5000":                              "tmuxd.height is 5000",
+		"exec: none":                                "tmuxd.exec: the wrapper " + filepath.Join(dir, "none"),
+		"harnesses: {Bad: {binary: b}}":             "tmuxd.harnesses.Bad: a name has",
+		"harnesses: {mine: {prompt: '^(.*)'}}":      "tmuxd.harnesses.mine.binary: name the program",
+		"harnesses: {fakeagent: {survival: 1m}}":    "tmuxd.harnesses.fakeagent.survival is 1m0s: it must be 0s to 10s",
+		`harnesses: {fakeagent: {dialogs: ['\d']}}`: "tmuxd.harnesses.fakeagent.dialogs[0] is not a POSIX",
+	} {
+		write(t, filepath.Join(dir, "muxpost.yaml"), "tmuxd: {"+text+"}\n")
+		_, err := LoadService(where(dir, nil), layout.Tmuxd)
+		if !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	write(t, filepath.Join(dir, "muxpost.yaml"), "tmuxd: {socket_dir: /"+strings.Repeat("a", MaxSocketDir-1)+"}\n")
+	_, err := LoadService(where(dir, nil), layout.Tmuxd)
+	must(t, err)
+}
+
+func TestCheckListen_TakesWhatOnlyThisMachineReaches(t *testing.T) {
+	for address, ok := range map[string]bool{
+		"127.0.0.1:0": true, "127.0.0.1:7411": true, "localhost:1": true, "[::1]:1": true, "unix:/run/t.sock": true,
+		"": false, ":7411": false, "127.0.0.1": false, "127.0.0.1:http": false, "192.0.2.1:1": false, "example.com:1": false, "unix:": false,
+		"unix:/" + strings.Repeat("a", maxSocketPath): false,
+	} {
+		if err := CheckListen(address); (err == nil) != ok {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+}
+
+func TestCheck_FindsWhatDoesNotFitTogether(t *testing.T) {
+	dir := installed(t)
+	for text, want := range map[string]string{
+		"dispatcher: {}":                "dispatcher.harness is not set",
+		"dispatcher: {harness: claude}": `dispatcher.harness is "claude", which tmuxd's table does not have`,
+		"dispatcher: {harness: fakeagent, listen: 127.0.0.1:7413}":                  "dispatcher and poller would both listen on 127.0.0.1:7413",
+		"dispatcher: {harness: fakeagent, host: {address: ''}}":                     "dispatcher.host.address is empty",
+		"dispatcher: {harness: fakeagent, database_url: 'postgres://x'}":            "for one of dispatcher and poller",
+		"dispatcher: {harness: claude, host: {address: '10.0.0.1:1'}}":              "",
+		"dispatcher: {harness: fakeagent}\npoller: {workers: 0}\ntmuxd: {width: 1}": "poller.workers is 0",
+	} {
+		file := write(t, filepath.Join(dir, "muxpost.yaml"), text+"\n")
+		s, err := Load(where(dir, nil))
+		must(t, err)
+		err = s.Check()
+		if want == "" {
+			must(t, err)
+			continue
+		}
+		if !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), file+": ") {
+			t.Errorf("%s: %v", text, err)
+		}
+		if strings.Contains(text, "width: 1") && !strings.Contains(err.Error(), "tmuxd.width") {
+			t.Errorf("one mistake hides another: %v", err)
+		}
+	}
+}
+
+func TestProgram_IsTheSameForEveryService(t *testing.T) {
+	for _, service := range layout.Services() {
+		p := Program{Service: service, About: "does something."}
+		w, text, err := p.Parse([]string{"-config", "c", "--data-dir", "d"}, Where{Home: "/h"})
+		if err != nil || text != "" || w.File != "c" || w.DataDir != "d" || w.Home != "/h" {
+			t.Errorf("%+v, %q, %v", w, text, err)
+		}
+		if _, text, err := p.Parse([]string{"-version"}, Where{}); err != nil || !strings.HasPrefix(text, service.Binary()+" ") {
+			t.Errorf("%q, %v", text, err)
+		}
+		for _, args := range [][]string{{"--nope"}, {"serve"}, {"--config"}} {
+			if _, _, err := p.Parse(args, Where{}); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "--help") {
+				t.Errorf("%v: %v", args, err)
+			}
+		}
+		_, help, err := p.Parse([]string{"-h"}, Where{})
+		must(t, err)
+		for _, want := range []string{"Usage: " + service.Binary(), "--config", "--data-dir", "--version", "--help", "listen", "data_dir", "log_level",
+			layout.ConfigVariable, layout.DataDirVariable, "fills in what the file leaves out"} {
+			if !strings.Contains(help, want) {
+				t.Errorf("the help of %s does not say %q:\n%s", service, want, help)
+			}
+		}
+		if database := strings.Contains(help, layout.DatabaseURLVariable); database == (service == layout.Tmuxd) {
+			t.Errorf("%s and the database: %v", service, database)
+		}
+	}
+}
+
+// The documentation names every key, and no other.
+func TestDocumentation_NamesEveryKey(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md"))
+	must(t, err)
+	sections := strings.Split(string(data), "\n## ")
+	for section, value := range map[string]any{"tmuxd": Tmuxd{}, "dispatcher": Dispatcher{}, "poller": Poller{}} {
+		text := ""
+		for _, s := range sections {
+			if strings.HasPrefix(s, section+"\n") {
+				text = s
+			}
+		}
+		for _, keys := range [][]string{keysOf(reflect.TypeOf(value), ""), nested(section)} {
+			for _, key := range keys {
+				if !strings.Contains(text, "`"+key+"`") {
+					t.Errorf("the section %s does not explain %s", section, key)
+				}
+			}
+		}
+	}
+}
+
+func nested(section string) []string {
+	switch section {
+	case "tmuxd":
+		return keysOf(reflect.TypeFor[Harness](), "")
+	case "poller":
+		return keysOf(reflect.TypeFor[Source](), "")
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package settings
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// The words of a harness's settings.
+const (
+	// ConversationAssigned and ConversationNone are what Harness.ConversationID may be.
+	ConversationAssigned = "assigned"
+	ConversationNone     = "none"
+	// BusyHold and BusyDeliver are what Harness.WhenBusy may be.
+	BusyHold    = "hold"
+	BusyDeliver = "deliver"
+)
+
+const (
+	defaultSettle   = 50 * time.Millisecond
+	maxSettle       = 5 * time.Second
+	defaultSurvival = 2 * time.Second
+	maxSurvival     = 10 * time.Second // a spawn is answered within 15 s
+)
+
+// BuiltinHarnesses returns the entries that every host has unless its configuration says otherwise.
+func BuiltinHarnesses() map[string]Harness {
+	return map[string]Harness{
+		// The bundled agent: a stand-in that behaves like real ones, for trying muxpost out and for its tests.
+		"fakeagent": {
+			Binary:         "fakeagent",
+			Fresh:          []string{"--session-id", "{conversation_id}"},
+			Resume:         []string{"--resume", "{conversation_id}"},
+			PromptArgs:     []string{"--prompt-file", "{prompt_file}"},
+			ConversationID: ConversationAssigned,
+			Env:            map[string]string{"FAKEAGENT_HOME": "{state}"},
+			PassEnv: []string{"FAKEAGENT_READY_AFTER", "FAKEAGENT_PASTE_SETTLE", "FAKEAGENT_FOLD", "FAKEAGENT_TURN",
+				"FAKEAGENT_DIE_AFTER", "FAKEAGENT_EXIT_AFTER", "FAKEAGENT_EXIT_CODE", "FAKEAGENT_TRUST_DIALOG"},
+			Prompt:       `^› (.*)$`,
+			Placeholder:  `^Ask fakeagent to do anything`,
+			Footer:       `^  fake-1 · `,
+			Fold:         `\[Pasted Content (\d+) chars\]`,
+			Dialogs:      []string{`^› 1\. `, `^Press enter to confirm`, `^This conversation is open in another app`},
+			DialogTitles: []string{"[ ! ] Action Required"},
+			BusyTitle:    `^[\x{2800}-\x{28FF}] `,
+			Busy:         `^  fake-1 · .* · esc to interrupt`,
+			WhenBusy:     BusyHold,
+			Settle:       200 * time.Millisecond,
+			Survival:     1500 * time.Millisecond,
+			Transcript:   "{state}/sessions/{conversation_id}.jsonl",
+			Taken:        `"type":"user"`,
+		},
+	}
+}
+
+// withDefaults fills in what an entry leaves out.
+func (h Harness) withDefaults() Harness {
+	if h.Settle == 0 {
+		h.Settle = defaultSettle
+	}
+	if h.Survival == 0 {
+		h.Survival = defaultSurvival
+	}
+	if h.WhenBusy == "" {
+		h.WhenBusy = BusyHold
+	}
+	if h.ConversationID == "" {
+		h.ConversationID = ConversationNone
+	}
+	return h
+}
+
+var harnessName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+
+// check finds the mistakes of an entry; key is where it stands.
+func (h Harness) check(p *problems, name string) {
+	key := "harnesses." + name
+	p.add(!harnessName.MatchString(name), "%s: a name has 1 to 32 of a-z, 0-9 and -, and begins with a letter", key)
+	p.add(h.Binary == "", "%s.binary: name the program", key)
+	p.add(h.Prompt == "", "%s.prompt: a pattern for the first row of the composer is needed, or nothing could be submitted safely", key)
+	p.add(h.Survival < 0 || h.Survival > maxSurvival, "%s.survival is %v: it must be 0s to %v", key, h.Survival, maxSurvival)
+	p.add(h.Settle < 0 || h.Settle > maxSettle, "%s.settle is %v: it must be 0s to %v", key, h.Settle, maxSettle)
+	p.add(h.WhenBusy != BusyHold && h.WhenBusy != BusyDeliver, "%s.when_busy is %q: write %q or %q", key, h.WhenBusy, BusyHold, BusyDeliver)
+	assigned := h.ConversationID == ConversationAssigned
+	p.add(!assigned && h.ConversationID != ConversationNone, "%s.conversation_id is %q: write %q or %q", key, h.ConversationID,
+		ConversationAssigned, ConversationNone)
+	p.add(assigned && !holds(h.Fresh, "{conversation_id}"), "%s.fresh needs {conversation_id}, since conversation_id is assigned", key)
+	p.add(len(h.Resume) > 0 && !holds(h.Resume, "{conversation_id}"), "%s.resume needs {conversation_id}", key)
+	p.add(len(h.PromptArgs) > 0 && !holds(h.PromptArgs, "{prompt_file}"), "%s.prompt_args needs {prompt_file}", key)
+	p.add(h.Transcript != "" && !filepath.IsAbs(strings.NewReplacer("{home}", "/h", "{state}", "/s").Replace(h.Transcript)),
+		"%s.transcript must be an absolute path, or one that begins with {home} or {state}", key)
+	h.checkPatterns(p, key)
+}
+
+func (h Harness) checkPatterns(p *problems, key string) {
+	for _, c := range []struct{ key, pattern string }{
+		{"prompt", h.Prompt}, {"placeholder", h.Placeholder}, {"footer", h.Footer}, {"fold", h.Fold}, {"busy_title", h.BusyTitle},
+		{"busy", h.Busy}, {"taken", h.Taken},
+	} {
+		re, err := regexp.Compile(c.pattern)
+		p.add(err != nil, "%s.%s: %v", key, c.key, err)
+		p.add(err == nil && c.key == "prompt" && c.pattern != "" && re.NumSubexp() != 1,
+			"%s.prompt needs exactly one group, the text in the composer", key)
+	}
+	for i, d := range h.Dialogs {
+		_, err := regexp.CompilePOSIX(d)
+		p.add(err != nil, "%s.dialogs[%d] is not a POSIX regular expression, which tmux needs: %v", key, i, err)
+		if err == nil {
+			_, err = regexp.Compile(d)
+			p.add(err != nil, "%s.dialogs[%d]: %v", key, i, err)
+		}
+	}
+}
+
+// CheckHarnesses fills in what the entries of a table leave out and finds all their mistakes, as one error of kind fault.Invalid.
+func CheckHarnesses(table map[string]Harness) (map[string]Harness, error) {
+	p := problems{section: "tmuxd"}
+	out := map[string]Harness{}
+	for _, name := range sortedKeys(table) {
+		out[name] = table[name].withDefaults()
+		out[name].check(&p, name)
+	}
+	return out, p.fault("")
+}
+
+func holds(args []string, word string) bool {
+	return strings.Contains(strings.Join(args, "\x00"), word)
+}

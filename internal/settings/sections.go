@@ -1,0 +1,147 @@
+package settings
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Tmuxd is the section of tmuxd.
+type Tmuxd struct {
+	// Listen is the address of the gRPC server: loopback, or unix:/path.
+	Listen string `conf:"listen"`
+	// DataDir is the data directory of the installation; the sections that name one must agree.
+	DataDir string `conf:"data_dir"`
+	// Host is this host's name in records and logs.
+	Host string `conf:"host"`
+	// StateDir holds what outlives tmuxd; SocketDir the sockets of the tmux servers, whose paths must be short.
+	StateDir  string `conf:"state_dir"`
+	SocketDir string `conf:"socket_dir"`
+	// Tmux is the tmux binary, Exec the wrapper's.
+	Tmux string `conf:"tmux"`
+	Exec string `conf:"exec"`
+	// Roots, Directory and MakeDirectory say where agents work.
+	Roots         []string `conf:"roots"`
+	Directory     string   `conf:"directory"`
+	MakeDirectory bool     `conf:"make_directory"`
+	// Width and Height are the size of a pane that nobody looks at, in columns and rows.
+	Width    int        `conf:"width"`
+	Height   int        `conf:"height"`
+	LogLevel slog.Level `conf:"log_level"`
+	// Harnesses is the table of the programs that run agents, by name, the bundled ones included.
+	Harnesses map[string]Harness `conf:"harnesses"`
+}
+
+// Harness is one entry of tmuxd's table. In argv, env and transcript these words are replaced: {conversation_id}, {prompt_file},
+// {dir}, {home} (the user's home directory) and {state} (the harness's own directory below the state directory).
+type Harness struct {
+	// Binary is the program, by name or path.
+	Binary string `conf:"binary"`
+	// Fresh and Resume are the arguments for a new and an earlier conversation. No Resume means that it cannot.
+	Fresh  []string `conf:"fresh"`
+	Resume []string `conf:"resume"`
+	// PromptArgs are added when the session starts with an event. They must hold {prompt_file}. None means that the first event is
+	// pasted once the composer is there: prompt text never stands on a command line.
+	PromptArgs []string `conf:"prompt_args"`
+	// ConversationID says where the id comes from: "assigned" (we make a UUID and pass it) or "none".
+	ConversationID string `conf:"conversation_id"`
+	// Env is added to the environment, as KEY: value.
+	Env map[string]string `conf:"env"`
+	// PassEnv names variables that are passed on from tmuxd's own environment (keys of models, for example).
+	PassEnv []string `conf:"pass_env"`
+	// Prompt matches the first row of the composer; its first group is the text in it.
+	Prompt string `conf:"prompt"`
+	// Placeholder matches the text of an empty composer.
+	Placeholder string `conf:"placeholder"`
+	// Footer matches the row below the composer.
+	Footer string `conf:"footer"`
+	// Fold matches the text that stands for a long paste; its first group, if any, is the number of characters.
+	Fold string `conf:"fold"`
+	// Dialogs match rows of a dialog that waits for a person. They are also looked for by tmux, so they must mean the same as POSIX
+	// extended regular expressions.
+	Dialogs []string `conf:"dialogs"`
+	// DialogTitles are beginnings of the pane's title while a dialog waits.
+	DialogTitles []string `conf:"dialog_titles"`
+	// BusyTitle matches the pane's title, Busy a row of the last ones, while a turn runs.
+	BusyTitle string `conf:"busy_title"`
+	Busy      string `conf:"busy"`
+	// WhenBusy says what to do with an event during a turn: "deliver" (the program queues it) or "hold".
+	WhenBusy string `conf:"when_busy"`
+	// NoBracketedPaste is true for programs without bracketed paste: a text is made one line for them.
+	NoBracketedPaste bool `conf:"no_bracketed_paste"`
+	// Settle is how long after a paste the program takes a submit.
+	Settle time.Duration `conf:"settle"`
+	// Survival is how long a start is watched before it counts.
+	Survival time.Duration `conf:"survival"`
+	// Transcript is the file in which the program records the conversation; empty when there is none that can be read.
+	Transcript string `conf:"transcript"`
+	// Taken matches the lines of the transcript that prove that the agent took a message.
+	Taken string `conf:"taken"`
+}
+
+// Dispatcher is the section of the dispatcher.
+type Dispatcher struct {
+	// Listen is the address of the API: loopback, or unix:/path.
+	Listen string `conf:"listen"`
+	// DataDir is as Tmuxd.DataDir.
+	DataDir string `conf:"data_dir"`
+	// DatabaseURL and DatabaseURLFile are the database, or a file that holds its URL; one of them at most.
+	DatabaseURL     string `conf:"database_url"`
+	DatabaseURLFile string `conf:"database_url_file"`
+	Host            Host   `conf:"host"`
+	// Harness is what a first session runs that names none itself.
+	Harness string `conf:"harness"`
+	// Resume says whether a session that ended comes back with its conversation.
+	Resume   bool       `conf:"resume"`
+	LogLevel slog.Level `conf:"log_level"`
+}
+
+// Host is the host that the dispatcher calls.
+type Host struct {
+	// Name is the name that tmuxd must give; empty takes the name that it gives.
+	Name string `conf:"name"`
+	// Address is where tmuxd answers.
+	Address string `conf:"address"`
+}
+
+// Poller is the section of the poller.
+type Poller struct {
+	// Listen is the address of the operator API: loopback, or unix:/path.
+	Listen string `conf:"listen"`
+	// DataDir is as Tmuxd.DataDir.
+	DataDir string `conf:"data_dir"`
+	// DatabaseURL and DatabaseURLFile are as the dispatcher's.
+	DatabaseURL     string `conf:"database_url"`
+	DatabaseURLFile string `conf:"database_url_file"`
+	// Dispatcher is its address.
+	Dispatcher string `conf:"dispatcher"`
+	// Workers is how many events are with the dispatcher at once.
+	Workers int `conf:"workers"`
+	// Budget is how many tries an event may spend.
+	Budget   int        `conf:"budget"`
+	LogLevel slog.Level `conf:"log_level"`
+	Sources  []Source   `conf:"sources"`
+}
+
+// Source is one entry of poller.sources.
+type Source struct {
+	// Name is how the source is called in the ledger and in logs.
+	Name string `conf:"name"`
+	// Kind is KindGitHub.
+	Kind string `conf:"kind"`
+	// BaseURL is the server's address; empty for github.com.
+	BaseURL string `conf:"base_url"`
+	// Host is the server's name in names of work items; what BaseURL says when the file leaves it out.
+	Host string `conf:"host"`
+	// TokenFile holds the token. A token never stands in the configuration itself.
+	TokenFile string `conf:"token_file"`
+	// Repositories, as owner/repo.
+	Repositories []string `conf:"repositories"`
+	// Label puts an open issue under our care.
+	Label string `conf:"label"`
+	// Authors are the logins that may steer; nobody when empty.
+	Authors []string `conf:"authors"`
+	// TrustLabel lets the opening event of a labelled issue through whoever wrote it.
+	TrustLabel bool `conf:"trust_label"`
+	// Interval is how often the source is looked at.
+	Interval time.Duration `conf:"interval"`
+}

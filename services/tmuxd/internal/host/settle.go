@@ -1,0 +1,235 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
+)
+
+// resume goes on with a text that was typed and not submitted: it still stands there, or it never arrived, or somebody sent it.
+func (p *pasting) resume(ctx context.Context) (PasteResult, error) {
+	screen, gone, err := p.capture(ctx)
+	if err != nil || gone != nil {
+		return orZero(gone), err
+	}
+	reading := p.harness.Read(screen.Screen)
+	switch shows := p.harness.Composed(reading, p.typed, p.mark); {
+	case reading.Dialog:
+		return hold(HeldDialog, "a dialog waits for a person"), nil
+	case !reading.Ready:
+		return hold(HeldNotReady, "the composer is not there"), nil
+	case p.unread():
+		return hold(HeldFrozen, "the agent has not read what was typed"), nil
+	case shows == harness.ShowsText:
+		return p.see(ctx)
+	case shows != harness.ShowsNothing:
+		return hold(HeldDraft, "the composer holds other text than the delivery's"), nil
+	case p.proof() == recorded:
+		return p.delivered(ctx, session.Pasted, AlreadyDelivered)
+	case reading.Busy:
+		return hold(HeldBusy, "a turn is running, and the text may be queued behind it"), nil
+	case strings.Contains(strings.Join(screen.Rows, "\n"), p.mark):
+		return PasteResult{Verdict: Unconfirmed, Phase: session.Pasted, Detail: "the text shows in the conversation, and is not in the agent's record"}, nil
+	case p.proof() == cannotSay:
+		return PasteResult{Verdict: Unconfirmed, Phase: session.Pasted,
+			Detail: "the text was typed and stands in the composer no more; a person may have sent it, and nothing can tell"}, nil
+	}
+	if r, held := p.held(screen); held {
+		return r, nil
+	}
+	// The agent has read its input, its composer is empty, and neither its record nor the screen has the text: it never arrived (a
+	// dialog swallowed it).
+	return p.typeText(ctx, screen, true)
+}
+
+// settle looks for evidence of what was submitted, or started with. Once more a submit is sent while the text still stands in the composer,
+// the agent has read the first and no dialog is open: programs swallow one that comes too early. sent is true when a submit was sent just now.
+func (p *pasting) settle(ctx context.Context, phase session.Phase, sent bool) (PasteResult, error) {
+	first := Submitted
+	if !sent {
+		first = AlreadyDelivered
+	}
+	for n := 1; ; n++ {
+		screen, r, err := p.await(ctx, phase, first)
+		if err != nil || r != nil {
+			return orZero(r), err
+		}
+		if n >= submits || !time.Now().Before(p.end) {
+			return PasteResult{Verdict: Unconfirmed, Phase: phase, Detail: "the text was submitted more than once and still stands in the composer"}, nil
+		}
+		done, err := p.act(ctx, func(ctx context.Context, g Guard) (bool, error) {
+			return p.h.Tmux.Submit(ctx, p.target, g, p.req.DeliveryID, session.Submitted, p.look(screen), p.ring)
+		})
+		if err != nil {
+			return PasteResult{}, err
+		}
+		if !done {
+			return p.whyNot(ctx)
+		}
+	}
+}
+
+// await waits for evidence. It returns a result, or the screen on which the text still stands, unsent.
+func (p *pasting) await(ctx context.Context, phase session.Phase, first Verdict) (Screen, *PasteResult, error) {
+	for end := p.until(takenTime); ; {
+		if p.proof() == recorded {
+			r, err := p.delivered(ctx, phase, first)
+			return Screen{}, &r, err
+		}
+		screen, gone, err := p.capture(ctx)
+		if err != nil || gone != nil {
+			return Screen{}, gone, err
+		}
+		reading := p.harness.Read(screen.Screen)
+		shows := p.harness.Composed(reading, p.typed, p.mark)
+		left := phase == session.Submitted && reading.Ready && shows == harness.ShowsNothing && !p.unread()
+		if left && !p.harness.LeavesEvidence() {
+			return screen, &PasteResult{Verdict: first, Detail: "the text left the composer"}, nil
+		}
+		if time.Now().Before(end) {
+			pause(ctx, tick)
+			continue
+		}
+		unconfirmed := func(detail string) (Screen, *PasteResult, error) {
+			return screen, &PasteResult{Verdict: Unconfirmed, Phase: phase, Detail: detail}, nil
+		}
+		held := func(c Cause, detail string) (Screen, *PasteResult, error) {
+			r := hold(c, detail)
+			return screen, &r, nil
+		}
+		switch {
+		case reading.Dialog:
+			return held(HeldDialog, "it was submitted, and a dialog waits for a person before anything shows of it")
+		case p.unread():
+			return held(HeldFrozen, "it was submitted, and the agent has not read it yet")
+		case phase == session.Boot:
+			return unconfirmed("the agent was started with it and has not recorded it yet")
+		case reading.Ready && shows == harness.ShowsText:
+			return screen, nil, nil
+		case left && reading.Busy:
+			// It waits in the agent's own queue, which dies with the agent: it is held until the record has it.
+			return held(HeldBusy, "the agent queued it behind a turn; it counts once the agent records it")
+		case left:
+			return unconfirmed("the text left the composer and is not in the agent's record yet")
+		}
+		return unconfirmed("the text was submitted, and nothing shows yet whether it arrived")
+	}
+}
+
+// delivered records that the agent's own record has it. If that cannot be written, the next question finds out again.
+func (p *pasting) delivered(ctx context.Context, from session.Phase, v Verdict) (PasteResult, error) {
+	id := p.req.DeliveryID
+	if err := p.journal(session.Taken, false); err != nil {
+		p.h.Logger.WarnContext(ctx, "the journal could not be written", "target", p.target, "delivery_id", id, "error", err)
+	}
+	_, err := p.act(ctx, func(ctx context.Context, g Guard) (bool, error) {
+		return p.h.Tmux.Record(ctx, p.target, g, id, from, p.ring.With(id, session.Taken))
+	})
+	if err != nil {
+		p.h.Logger.WarnContext(ctx, "the phase of a delivery could not be recorded", "target", p.target, "delivery_id", id, "error", err)
+	}
+	return PasteResult{Verdict: v, ByTranscript: true}, nil
+}
+
+func (p *pasting) proof() proof {
+	return p.h.evidence(p.harness, p.target, p.sight.status().Directory, p.req.DeliveryID)
+}
+
+func (p *pasting) journal(phase session.Phase, synced bool) error {
+	pane := p.sight.pane
+	err := p.h.Disk.Append(p.target, Entry{Time: p.h.Now(), ID: p.req.DeliveryID, Phase: phase, Stamp: pane.Stamp, Harness: pane.Harness,
+		Conversation: pane.Conversation, Directory: p.sight.status().Directory}, synced)
+	if err != nil {
+		return storage(err)
+	}
+	return nil
+}
+
+// act sends one guarded list. One that gets no answer is resolved at once: with the generation moved on it can no longer run, and the
+// next call reads from the ring whether it did.
+func (p *pasting) act(ctx context.Context, do func(context.Context, Guard) (bool, error)) (bool, error) {
+	limit := max(time.Until(p.end), lastWords)
+	limit = min(limit, actTime)
+	actCtx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	done, err := do(actCtx, p.sight.guard(p.slot.generation, p.req.Token, p.h.Now().Add(limit)))
+	if !noAnswer(err) {
+		return done, err
+	}
+	if resolveErr := p.h.advance(ctx, p.slot, p.target); resolveErr != nil {
+		return false, resolveErr
+	}
+	return false, fault.Wrap(fault.Unavailable, fault.ReasonTmuxNoAnswer, "the tmux server answered too late; what ran is settled, and asking again goes on", err)
+}
+
+// capture reads the screen. gone is set when the pane is no longer the agent's, or is dead.
+func (p *pasting) capture(ctx context.Context) (s Screen, gone *PasteResult, err error) {
+	lookCtx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	s, ok, err := p.h.Tmux.Capture(lookCtx, p.target, p.sight.guard(p.slot.generation, p.req.Token, time.Time{}))
+	if noAnswer(err) {
+		return s, nil, silence(err)
+	}
+	if err == nil && (!ok || s.Dead) {
+		r, err := p.whyNot(ctx)
+		return s, &r, err
+	}
+	return s, nil, err
+}
+
+// whyNot looks again after a guard refused, and says why.
+func (p *pasting) whyNot(ctx context.Context) (PasteResult, error) {
+	stamp := p.sight.pane.Stamp
+	s := p.h.look(ctx, p.req.Item)
+	refuse := func(c Cause, detail string) (PasteResult, error) {
+		return PasteResult{Verdict: Refused, Cause: c, Detail: detail}, nil
+	}
+	switch {
+	case s.state == session.Unknown:
+		return PasteResult{}, silence(fmt.Errorf("%s", s.why))
+	case s.state == session.Dead:
+		return refuse(RefusedDead, s.why)
+	case s.state == session.Absent:
+		return refuse(RefusedAbsent, s.why)
+	case s.flags.Has(session.Foreign):
+		return refuse(RefusedForeign, s.why)
+	case s.pane == nil || s.pane.Stamp != stamp:
+		return refuse(RefusedIncarnation, "the session was replaced meanwhile")
+	case s.pane.Fence > p.req.Token:
+		return PasteResult{}, fault.Newf(fault.Fenced, fault.ReasonOlderToken, "the fencing token %d is older than %d, which this session has seen",
+			p.req.Token, s.pane.Fence)
+	case s.pane.Fence < 0:
+		return hold(HeldNotReady, "the session's option @mux_fence holds no number, so no act is let through; set it to 0 to free the session"), nil
+	case s.pane.InputOff:
+		return hold(HeldInputOff, "the pane's input is switched off"), nil
+	}
+	// What is left is what changes from moment to moment.
+	if screen, ok, err := p.h.Tmux.Capture(ctx, p.target, s.guard("", 0, time.Time{})); err == nil && ok && p.harness.Read(screen.Screen).Dialog {
+		return hold(HeldDialog, "a dialog opened just before the act"), nil
+	}
+	return hold(HeldDraft, "somebody typed, or the screen changed, just before the act"), nil
+}
+
+func orZero(r *PasteResult) PasteResult {
+	if r == nil {
+		return PasteResult{}
+	}
+	return *r
+}
+
+// lastLines returns the last lines of a screen that are not blank.
+func lastLines(rows []string, count int) []string {
+	for len(rows) > 0 && strings.TrimSpace(rows[len(rows)-1]) == "" {
+		rows = rows[:len(rows)-1]
+	}
+	var out []string
+	for _, row := range rows[max(0, len(rows)-count):] {
+		out = append(out, strings.TrimRight(row, " "))
+	}
+	return out
+}
