@@ -43,7 +43,7 @@ func chooseOwner(name string) (owner, error) {
 		name = os.Getenv(UserVariable)
 	}
 	if name == "" {
-		name = "nobody"
+		name = defaultOwner()
 	}
 	remedy := "name an unprivileged user in " + UserVariable
 	u, err := user.Lookup(name)
@@ -58,6 +58,14 @@ func chooseOwner(name string) (owner, error) {
 			WithRemedy(remedy)
 	}
 	return owner{uid: uid, gid: gid, name: name, drop: true}, nil
+}
+
+// defaultOwner prefers the account that the packages of Postgres make: that of nobody is shared, and whoever has it could read along.
+func defaultOwner() string {
+	if _, err := user.Lookup("postgres"); err == nil {
+		return "postgres"
+	}
+	return "nobody"
 }
 
 // home is a cluster's directory.

@@ -73,7 +73,7 @@ func TestStart_NamesTheDirectoryThatTheUserMayNotEnter(t *testing.T) {
 	if err := os.Mkdir(shut, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, Options{Dir: filepath.Join(shut, "below", "pg")}, fault.Invalid, "nobody", "may not enter "+shut+" ", "/var/lib/muxpost")
+	refused(t, Options{Dir: filepath.Join(shut, "below", "pg")}, fault.Invalid, defaultOwner(), "may not enter "+shut+" ", "/var/lib/muxpost")
 }
 
 func TestStart_NamesWhoOwnsAnotherUsersCluster(t *testing.T) {
@@ -83,7 +83,7 @@ func TestStart_NamesWhoOwnsAnotherUsersCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts.User = "daemon"
-	refused(t, opts, fault.Invalid, opts.Dir, "nobody", "daemon", UserVariable)
+	refused(t, opts, fault.Invalid, opts.Dir, defaultOwner(), "daemon", UserVariable)
 }
 
 func TestStart_ByRootRefusesRootAndUnknownUsers(t *testing.T) {

@@ -35,7 +35,8 @@ type Options struct {
 	Temporary bool
 	// Detached lets the postmaster outlive this process. Otherwise the kernel stops it when this process dies, however it dies.
 	Detached bool
-	// User is the unprivileged user who runs the cluster when root starts it. Empty means $MUXPOST_PG_USER, then "nobody".
+	// User is the unprivileged user who runs the cluster when root starts it. Empty means $MUXPOST_PG_USER,
+	// then "postgres" where there is such a user, then "nobody".
 	User string
 	// Binaries are the programs to run. The zero value means what Find returns or, for a cluster that exists, the programs of
 	// the version that made it.

@@ -31,8 +31,8 @@ func Sections() []string {
 // Binary returns the name of the service's program.
 func (s Service) Binary() string { return "muxpost-" + string(s) }
 
-// Listen returns the address that the service listens on unless its section says otherwise.
-func (s Service) Listen() string {
+// TCP returns the address that is suggested for the service where its socket will not do.
+func (s Service) TCP() string {
 	switch s {
 	case Tmuxd:
 		return "127.0.0.1:7411"
@@ -90,6 +90,10 @@ func (d DataDir) Log(s Service) string { return d.join("log", string(s)+".log") 
 
 // RunDir holds a file for each service that was started in the background.
 func (d DataDir) RunDir() string { return d.join("run") }
+
+// Address returns where the service listens unless its section says otherwise: a socket that only its owner may connect to. On a
+// loopback port every user of the machine could type into the agents.
+func (d DataDir) Address(s Service) string { return "unix:" + d.join("run", string(s)+".sock") }
 
 // PIDFile says which process a service runs in.
 func (d DataDir) PIDFile(s Service) string { return d.join("run", string(s)+".json") }

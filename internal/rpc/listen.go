@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -75,6 +76,8 @@ func listenUnix(path string) (net.Listener, error) {
 		return nil, fault.Newf(fault.Invalid, fault.ReasonBadConfig,
 			"the path of a socket has 1 to %d bytes, not %d: %s", maxSocketPath, len(path), path)
 	}
+	// The last directory of the path may be ours to make; above it there is something wrong if there is nothing.
+	_ = os.Mkdir(filepath.Dir(path), 0o700)
 	unlock, err := lockSocket(path)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "cannot make the socket "+path, err).

@@ -161,7 +161,7 @@ func CheckListen(address string) error {
 
 func checkCalled(p *problems, key, address string, whose layout.Service) {
 	if address == "" {
-		p.add(true, "%s is empty: write the address of %s, such as %s", key, whose, whose.Listen())
+		p.add(true, "%s is empty: write the address of %s, such as %s", key, whose, whose.TCP())
 		return
 	}
 	err := checkAddress(address, false)

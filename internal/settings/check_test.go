@@ -42,7 +42,7 @@ func TestCheck_EachMistakeOfThePollerNamesItsKeyAndSaysWhatToWrite(t *testing.T)
 		{"a name twice", source + "}\n  - {name: gh, kind: github, repositories: [a/c], label: x}\n", "names must differ"},
 		{"a repository twice", source + "}\n  - {name: two, kind: github, repositories: [A/B], label: x}\n", "list it once"},
 		{"two database URLs", "  database_url_file: good\n", "keep one of them"},
-		{"no dispatcher", "  dispatcher: ''\n", "poller.dispatcher is empty: write the address of dispatcher, such as 127.0.0.1:7412"},
+		{"a dispatcher that is none", "  dispatcher: here\n", "poller.dispatcher"},
 	} {
 		write("muxpost.yaml", "poller:\n  database_url: postgres://x/y\n"+tt.text, 0o600)
 		_, err := LoadService(where(dir, nil), layout.Poller)
@@ -55,7 +55,7 @@ func TestCheck_EachMistakeOfThePollerNamesItsKeyAndSaysWhatToWrite(t *testing.T)
 	must(t, err)
 	c := s.Poller
 	token, err := c.Sources[0].Token()
-	if err != nil || c.Listen != "127.0.0.1:7413" || c.Dispatcher != "127.0.0.1:7412" || c.Workers != 8 || c.Budget != 3 || token != "tok" ||
+	if err != nil || c.Listen != "unix:"+dir+"/run/poller.sock" || c.Dispatcher != "unix:"+dir+"/run/dispatcher.sock" || c.Workers != 8 || c.Budget != 3 || token != "tok" ||
 		c.Sources[0].Host != "127.0.0.1:99" {
 		t.Errorf("%+v, %q, %v", c, token, err)
 	}
@@ -108,11 +108,10 @@ func TestCheck_FindsWhatDoesNotFitTogether(t *testing.T) {
 	for text, want := range map[string]string{
 		"dispatcher: {}":                "dispatcher.harness is not set",
 		"dispatcher: {harness: claude}": `dispatcher.harness is "claude", which tmuxd's table does not have`,
-		"dispatcher: {harness: fakeagent, listen: 127.0.0.1:7413}":                  "dispatcher and poller would both listen on 127.0.0.1:7413",
-		"dispatcher: {harness: fakeagent, host: {address: ''}}":                     "dispatcher.host.address is empty",
-		"dispatcher: {harness: fakeagent, database_url: 'postgres://x'}":            "for one of dispatcher and poller",
-		"dispatcher: {harness: claude, host: {address: '10.0.0.1:1'}}":              "",
-		"dispatcher: {harness: fakeagent}\npoller: {workers: 0}\ntmuxd: {width: 1}": "poller.workers is 0",
+		"dispatcher: {harness: fakeagent, listen: '127.0.0.1:1'}\npoller: {listen: '127.0.0.1:1'}": "dispatcher and poller would both listen on 127.0.0.1:1",
+		"dispatcher: {harness: fakeagent, database_url: 'postgres://x'}":                           "for one of dispatcher and poller",
+		"dispatcher: {harness: claude, host: {address: '10.0.0.1:1'}}":                             "",
+		"dispatcher: {harness: fakeagent}\npoller: {workers: 0}\ntmuxd: {width: 1}":                "poller.workers is 0",
 	} {
 		file := write(t, filepath.Join(dir, "muxpost.yaml"), text+"\n")
 		s, err := Load(where(dir, nil))

@@ -144,4 +144,6 @@ type Source struct {
 	TrustLabel bool `conf:"trust_label"`
 	// Interval is how often the source is looked at.
 	Interval time.Duration `conf:"interval"`
+	// Notices lets muxpost write to the source's tickets what needs a person.
+	Notices bool `conf:"notices"`
 }

@@ -107,17 +107,22 @@ func LoadService(w Where, service layout.Service) (Settings, error) {
 
 // defaults fills in what a file may leave out and what does not depend on anything else in it.
 func (s *Settings) defaults() {
-	s.Tmuxd = Tmuxd{Listen: layout.Tmuxd.Listen(), Tmux: "tmux", MakeDirectory: true, Width: 200, Height: 50, Harnesses: BuiltinHarnesses()}
+	s.Tmuxd = Tmuxd{Tmux: "tmux", MakeDirectory: true, Width: 200, Height: 50, Harnesses: BuiltinHarnesses()}
 	if s.Tmuxd.Host, _ = os.Hostname(); s.Tmuxd.Host == "" {
 		s.Tmuxd.Host = "localhost"
 	}
-	s.Dispatcher = Dispatcher{Listen: layout.Dispatcher.Listen(), Host: Host{Address: layout.Tmuxd.Listen()}, Resume: true}
-	s.Poller = Poller{Listen: layout.Poller.Listen(), Dispatcher: layout.Dispatcher.Listen(), Workers: 8, Budget: ledger.DefaultBudget}
+	s.Dispatcher = Dispatcher{Resume: true}
+	s.Poller = Poller{Workers: 8, Budget: ledger.DefaultBudget}
 }
 
 // derive fills in what follows from the data directory and from other settings, and makes paths absolute.
 func (s *Settings) derive(binDir string) {
 	t := &s.Tmuxd
+	t.Listen = cmp.Or(t.Listen, s.DataDir.Address(layout.Tmuxd))
+	s.Dispatcher.Listen = cmp.Or(s.Dispatcher.Listen, s.DataDir.Address(layout.Dispatcher))
+	s.Dispatcher.Host.Address = cmp.Or(s.Dispatcher.Host.Address, s.DataDir.Address(layout.Tmuxd))
+	s.Poller.Listen = cmp.Or(s.Poller.Listen, s.DataDir.Address(layout.Poller))
+	s.Poller.Dispatcher = cmp.Or(s.Poller.Dispatcher, s.DataDir.Address(layout.Dispatcher))
 	t.StateDir = cmp.Or(t.StateDir, s.DataDir.TmuxdState())
 	t.SocketDir = cmp.Or(t.SocketDir, t.StateDir)
 	t.Directory = cmp.Or(t.Directory, filepath.Join(s.DataDir.Work(), "{target}"))

@@ -63,7 +63,7 @@ func TestTemplate_LoadsAndKeepsTheDefaults(t *testing.T) {
 	}
 	must(t, s.Check())
 	for _, service := range layout.Services() {
-		if s.Address(service) != service.Listen() {
+		if s.Address(service) != s.DataDir.Address(service) {
 			t.Errorf("%s listens on %s", service, s.Address(service))
 		}
 	}
@@ -82,7 +82,7 @@ func TestTemplate_EveryExampleCanBeSwitchedOn(t *testing.T) {
 	text = strings.ReplaceAll(text, "poller:\n", "poller:\n  database_url_file: "+dir+"/url\n")
 	text = strings.ReplaceAll(text, "/etc/muxpost/database-url", dir+"/url")
 	write(t, filepath.Join(dir, "url"), "postgres://h/d\n")
-	write(t, filepath.Join(dir, "github.token"), "tok\n")
+	write(t, filepath.Join(dir, "github-token"), "tok\n")
 	if strings.Contains(text, "#  ") {
 		t.Fatal("an example is still switched off")
 	}
@@ -90,7 +90,7 @@ func TestTemplate_EveryExampleCanBeSwitchedOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Tmuxd.Harnesses["mycli"].Binary != "mycli" || len(s.Poller.Sources) != 1 || s.Poller.Sources[0].TokenFile != filepath.Join(dir, "github.token") {
+	if s.Tmuxd.Harnesses["mycli"].Binary != "mycli" || len(s.Poller.Sources) != 1 || s.Poller.Sources[0].TokenFile != filepath.Join(dir, "github-token") {
 		t.Errorf("%+v", s)
 	}
 	must(t, s.Check())

@@ -92,6 +92,7 @@ func (s *Source) check(p *problems, key string) {
 		least = minLocalInterval
 	}
 	p.add(s.Interval < least || s.Interval > maxInterval, "%s.interval is %v: it must be %v to %v", key, s.Interval, least, maxInterval)
+	p.add(s.Notices && s.TokenFile == "", "%s.notices is on and there is no token_file: writing to issues needs a token", key)
 	_, err := s.Token()
 	p.add(err != nil, "%s.token_file: %v", key, err)
 }

@@ -47,15 +47,16 @@ dispatcher:
 poller:
 # No source: events come by hand alone (muxpost send). With one, delete the [] and switch on the lines below.
   sources: []
-#    - name: github
+#    - name: widgets
 #      kind: github
 #      repositories: [octo/widget]
-# Issues and pull requests with this label are followed.
-#      label: agent
-# Whose comments may steer an agent. Nobody else's do.
-#      authors: [octocat]
+# Open issues with this label become work items.
+#      label: muxpost
+# Who may steer an agent, by what they write. Nobody else does, and an issue of somebody else is not started by its label alone unless
+# trust_label is true.
+#      authors: [alice]
 # A file with a token and nothing else, chmod 600; a relative path begins where this file is.
-#      token_file: github.token
+#      token_file: github-token
 #      interval: 30s
 `
 
