@@ -45,7 +45,7 @@ func Rules() []Rule {
 			Why: "the database's plumbing knows no service"},
 		{From: verbs, Deny: []string{module + "proto/...", module + "db/...", module + "internal/...", "github.com/jackc/...",
 			"google.golang.org/...", "connectrpc.com/...", "github.com/google/go-github/...", "github.com/riverqueue/...", "os/exec",
-			"net/http", "database/sql"}, Allow: []string{module + "internal/obs"},
+			"net/http", "database/sql"}, Allow: []string{module + "internal/obs", module + "internal/failpoint"},
 			Why: "a verb says what is done, and reaches the world through interfaces that its edges implement"},
 		{From: []string{"services/tmuxd/internal/harness"}, Deny: []string{"external", module + "...", "os", "os/exec", "net/http"},
 			Allow: []string{module + "core/...", module + "internal/settings"}, Why: "the harness table is data and reading"},

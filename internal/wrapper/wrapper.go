@@ -83,10 +83,9 @@ type Record struct {
 	EndedAt   time.Time `json:"ended_at"`
 }
 
-// ReachedHarness reports whether the harness was started, so that it may have read its prompt.
-func (r Record) ReachedHarness() bool {
-	return r.State != Launching && r.State != LaunchFailed && r.State != ""
-}
+// ReachedHarness reports whether the harness may have been started, and so may have read its prompt. A wrapper that was killed between
+// the start and its next record has left Launching.
+func (r Record) ReachedHarness() bool { return r.State != LaunchFailed && r.State != "" }
 
 // Ended reports whether the run is over.
 func (r Record) Ended() bool {

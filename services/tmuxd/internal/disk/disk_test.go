@@ -176,7 +176,7 @@ func TestRan_ReadsWhatTheWrapperWrote(t *testing.T) {
 		t.Fatal(err)
 	}
 	for state, want := range map[wrapper.State]host.Ran{
-		wrapper.Launching:    {Known: true, Process: session.ProcessAlive},
+		wrapper.Launching:    {Known: true, Process: session.ProcessAlive, Reached: true},
 		wrapper.Running:      {Known: true, Process: session.ProcessAlive, Reached: true},
 		wrapper.Exited:       {Known: true, Process: session.ProcessAlive, Reached: true, Ended: true, Exit: host.Exit{Known: true, Code: 7}},
 		wrapper.Signaled:     {Known: true, Process: session.ProcessAlive, Reached: true, Ended: true, Exit: host.Exit{Known: true, Code: 7, Signal: 9}},

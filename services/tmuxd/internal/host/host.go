@@ -20,6 +20,7 @@ import (
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 )
 
@@ -133,6 +134,7 @@ func (h *Host) fence(s sight, token int64) error {
 	if err := h.Disk.RaiseToken(token); err != nil {
 		return storage(err)
 	}
+	failpoint.Hit("tmuxd.fence.raised")
 	if token > s.memory.Token {
 		// A token that was seen binds, whatever comes of the act.
 		m := s.memory

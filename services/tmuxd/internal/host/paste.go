@@ -9,6 +9,7 @@ import (
 	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 )
 
@@ -143,6 +144,7 @@ func (h *Host) Paste(ctx context.Context, req PasteRequest) (PasteResult, error)
 		return PasteResult{}, err
 	}
 	r, err := p.run(ctx)
+	failpoint.Hit("tmuxd.paste.answering")
 	r.Target, r.Incarnation = p.target, p.sight.incarnation()
 	return r, err
 }
@@ -256,10 +258,12 @@ func (p *pasting) typeText(ctx context.Context, screen Screen, again bool) (Past
 	if err := p.journal(session.Pasting, false); err != nil {
 		return PasteResult{}, err
 	}
+	failpoint.Hit("tmuxd.paste.intended")
 	ring := p.ring.With(id, session.Pasted)
 	done, err := p.act(ctx, func(ctx context.Context, g Guard) (bool, error) {
 		return h.Tmux.Paste(ctx, p.target, g, Text{ID: id, Typed: p.typed, Again: again, Look: p.look(screen), Ring: ring})
 	})
+	failpoint.Hit("tmuxd.paste.typed")
 	if err != nil {
 		return PasteResult{}, err
 	}
@@ -274,6 +278,7 @@ func (p *pasting) typeText(ctx context.Context, screen Screen, again bool) (Past
 	if err := p.journal(session.Pasted, false); err != nil {
 		return PasteResult{}, err
 	}
+	failpoint.Hit("tmuxd.paste.journalled")
 	return p.see(ctx)
 }
 
@@ -297,6 +302,7 @@ func (p *pasting) see(ctx context.Context) (PasteResult, error) {
 		switch {
 		case reading.Ready && shows == harness.ShowsText && !p.unread():
 			if settled {
+				failpoint.Hit("tmuxd.paste.seen")
 				return p.submit(ctx, screen, session.Pasted)
 			}
 			settled = true
@@ -323,10 +329,12 @@ func (p *pasting) submit(ctx context.Context, screen Screen, from session.Phase)
 	if err := p.journal(session.Submitted, true); err != nil {
 		return PasteResult{}, err
 	}
+	failpoint.Hit("tmuxd.paste.submitting")
 	ring := p.ring.With(id, session.Submitted)
 	done, err := p.act(ctx, func(ctx context.Context, g Guard) (bool, error) {
 		return h.Tmux.Submit(ctx, p.target, g, id, from, p.look(screen), ring)
 	})
+	failpoint.Hit("tmuxd.paste.submitted")
 	if err != nil {
 		return PasteResult{}, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 )
 
@@ -60,7 +61,7 @@ func (p *pasting) settle(ctx context.Context, phase session.Phase, sent bool) (P
 			return orZero(r), err
 		}
 		if n >= submits || !time.Now().Before(p.end) {
-			return PasteResult{Verdict: Unconfirmed, Phase: phase, Detail: "the text was submitted more than once and still stands in the composer"}, nil
+			return hold(HeldNotShown, "the text was submitted more than once and still stands in the composer"), nil
 		}
 		done, err := p.act(ctx, func(ctx context.Context, g Guard) (bool, error) {
 			return p.h.Tmux.Submit(ctx, p.target, g, p.req.DeliveryID, session.Submitted, p.look(screen), p.ring)
@@ -78,6 +79,7 @@ func (p *pasting) settle(ctx context.Context, phase session.Phase, sent bool) (P
 func (p *pasting) await(ctx context.Context, phase session.Phase, first Verdict) (Screen, *PasteResult, error) {
 	for end := p.until(takenTime); ; {
 		if p.proof() == recorded {
+			failpoint.Hit("tmuxd.paste.proven")
 			r, err := p.delivered(ctx, phase, first)
 			return Screen{}, &r, err
 		}
@@ -111,6 +113,8 @@ func (p *pasting) await(ctx context.Context, phase session.Phase, first Verdict)
 			return unconfirmed("the agent was started with it and has not recorded it yet")
 		case reading.Ready && shows == harness.ShowsText:
 			return screen, nil, nil
+		case reading.Ready && shows == harness.ShowsMore:
+			return held(HeldDraft, "the text still stands in the composer, together with somebody's draft")
 		case left && reading.Busy:
 			// It waits in the agent's own queue, which dies with the agent: it is held until the record has it.
 			return held(HeldBusy, "the agent queued it behind a turn; it counts once the agent records it")

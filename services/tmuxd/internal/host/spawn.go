@@ -13,6 +13,7 @@ import (
 	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 )
 
@@ -112,6 +113,10 @@ func (h *Host) Spawn(ctx context.Context, req SpawnRequest) (SpawnResult, error)
 	if err := h.fence(sp.sight, req.Token); err != nil {
 		return SpawnResult{}, err
 	}
+	if stamp := sp.sight.memory.Stamp; stamp != "" {
+		// A start that an earlier life of tmuxd sent, and that tmux has not run yet, must not land beside this one.
+		h.Disk.Revoke(stamp)
+	}
 	if r, done := sp.alreadyDone(); done {
 		return r, nil
 	}
@@ -126,6 +131,7 @@ func (h *Host) Spawn(ctx context.Context, req SpawnRequest) (SpawnResult, error)
 		}
 	}
 	r, err := sp.run(ctx)
+	failpoint.Hit("tmuxd.spawn.answering")
 	r.Target = sp.target
 	return r, err
 }
@@ -202,13 +208,18 @@ func failed(reason, detail string) SpawnResult {
 func (sp *spawning) preflight(ctx context.Context, present bool) (SpawnResult, bool, error) {
 	step := session.Preflight(sp.sight.state, sp.sight.flags, present)
 	if step == session.Clear {
-		if sp.kills > 0 {
-			return sp.occupied(OccupantUnclearable), false, nil
-		}
-		if err := sp.clear(ctx); err != nil {
-			return SpawnResult{}, false, err
+		stamp := sp.sight.incarnation().Stamp
+		answered, err := false, error(nil)
+		if sp.kills == 0 {
+			if answered, err = sp.clear(ctx); err != nil {
+				return SpawnResult{}, false, err
+			}
 		}
 		step = session.AfterClear(sp.sight.state, sp.sight.flags)
+		if step == session.RefuseUnclearable && !sp.sight.flags.Has(session.Guests) && (!answered || sp.sight.incarnation().Stamp != stamp) {
+			// Only what stands there after an answered kill cannot be cleared. Its own remains must not cost an event.
+			return failed("not_cleared", "the remains of the session could not be cleared this time"), false, nil
+		}
 	}
 	switch step {
 	case session.Proceed:
@@ -225,17 +236,19 @@ func (sp *spawning) preflight(ctx context.Context, present bool) (SpawnResult, b
 	return failed("tmux_no_answer", sp.sight.why), false, nil
 }
 
-// clear ends the incarnation that was seen dead, and looks again. What the kill itself says does not matter.
-func (sp *spawning) clear(ctx context.Context) error {
+// clear ends the incarnation that was seen dead, and looks again. What the kill itself says does not matter, only whether it was answered.
+func (sp *spawning) clear(ctx context.Context) (answered bool, err error) {
 	h := sp.h
 	sp.kills++
 	actCtx, cancel := context.WithTimeout(ctx, actTime)
-	_, err := h.Tmux.Clear(actCtx, sp.target, sp.sight.guard(sp.slot.generation, sp.req.Token, h.Now().Add(actTime)))
+	_, err = h.Tmux.Clear(actCtx, sp.target, sp.sight.guard(sp.slot.generation, sp.req.Token, h.Now().Add(actTime)))
 	cancel()
-	if noAnswer(err) {
+	failpoint.Hit("tmuxd.spawn.cleared")
+	answered = !noAnswer(err)
+	if !answered {
 		// It may still run: with the generation moved on it cannot, and the look tells what it did.
 		if err := h.advance(ctx, sp.slot, sp.target); err != nil && h.Tmux.Dial(sp.target) != session.NoServer {
-			return err
+			return false, err
 		}
 	}
 	for range 40 {
@@ -245,7 +258,7 @@ func (sp *spawning) clear(ctx context.Context) error {
 			break
 		}
 	}
-	return nil
+	return answered, nil
 }
 
 // awaitServerGone waits for the end of an old server: a new-session sent into its last moments would be lost with it. A server that
@@ -295,24 +308,28 @@ func (sp *spawning) create(ctx context.Context) (SpawnResult, error) {
 		if err := h.Disk.Append(sp.target, sp.entry(session.Boot, stamp, conversation), true); err != nil {
 			return SpawnResult{}, storage(err)
 		}
+		failpoint.Hit("tmuxd.spawn.journalled")
 	}
 	run.Argv, run.Env = hn.Argv(req.Resume != "", vars), hn.Environ(h.Getenv, vars)
 	argv, err := h.Disk.Prepare(run)
 	if err != nil {
 		return SpawnResult{}, storage(err)
 	}
+	failpoint.Hit("tmuxd.spawn.prepared")
 	m := Memory{Target: sp.target, WorkItem: req.Item.String(), Stamp: stamp, Harness: hn.Name, Conversation: conversation,
 		Directory: sp.dir, CreatedAt: h.Now(), Token: req.Token}
 	// The stamp is remembered first: a crash from here on finds the wrapper's record by it.
 	if err := h.Disk.Remember(m); err != nil {
 		return SpawnResult{}, storage(err)
 	}
+	failpoint.Hit("tmuxd.spawn.remembered")
 	generation := random("g")
 	sp.news++
 	createCtx, cancel := context.WithTimeout(ctx, createTime)
 	made, err := h.Tmux.Create(createCtx, NewSession{Target: sp.target, Argv: argv, Dir: sp.dir, Width: h.cfg.Width, Height: h.cfg.Height,
 		Stamp: stamp, Item: req.Item.String(), Harness: hn.Name, Conversation: conversation, Generation: generation, Ring: ring, Token: req.Token})
 	cancel()
+	failpoint.Hit("tmuxd.spawn.created")
 	switch {
 	case noAnswer(err):
 		return sp.resolve(ctx, m)
@@ -372,6 +389,7 @@ func (sp *spawning) watch(ctx context.Context, m Memory, boots bool) (SpawnResul
 			return sp.notStarted(ctx, m, ran), nil
 		}
 		if boots && h.evidence(sp.harness, sp.target, m.Directory, sp.req.DeliveryID) == recorded {
+			failpoint.Hit("tmuxd.spawn.proven")
 			r.PromptPhase = session.Taken
 			sp.taken(ctx, m)
 			return r, nil

@@ -184,6 +184,17 @@ func (h *Host) wrapper(s *sight, memoryErr error) session.Process {
 	if s.ran, err = h.Disk.Ran(s.target, stamp); err != nil {
 		return session.ProcessUnclear
 	}
+	if s.memory.Stamp == "" || s.memory.Stamp == stamp || s.ran.Process == session.ProcessAlive {
+		return s.ran.Process
+	}
+	// The remains of an earlier incarnation lie there while the remembered one may still live.
+	remembered, err := h.Disk.Ran(s.target, s.memory.Stamp)
+	switch {
+	case err != nil:
+		return session.ProcessUnclear
+	case remembered.Process == session.ProcessAlive:
+		return session.ProcessAlive
+	}
 	return s.ran.Process
 }
 
@@ -199,6 +210,9 @@ func (s *sight) status() Status {
 	}
 	if s.state == session.Dead || s.state == session.Absent {
 		out.Exit = s.exit()
+		if !s.ran.Reached {
+			out.Conversation = "" // it never began: there is nothing to resume
+		}
 	}
 	return out
 }

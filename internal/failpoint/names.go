@@ -1,0 +1,47 @@
+package failpoint
+
+import "slices"
+
+// Names returns every place, in the order in which a delivery meets them.
+func Names() []string {
+	return []string{
+		// The poller, from the upstream comment to the ledger.
+		"poller.poll.inserted", // the rows are written, and the transaction with them and the cursor is not committed
+		"poller.poll.recorded", // the rows and the cursor are committed, and the look goes on
+		// The poller, from the ledger to the dispatcher and back.
+		"poller.forward.claimed",
+		"poller.forward.answered",
+		"poller.forward.finished",
+		// The dispatcher.
+		"dispatcher.deliver.begun",
+		"dispatcher.deliver.leased",
+		"dispatcher.probe.answered",
+		"dispatcher.spawn.announced", // the events that go with the decision are stored, and the host was not asked
+		"dispatcher.spawn.answered",
+		"dispatcher.session.recorded",
+		"dispatcher.paste.answered",
+		"dispatcher.outcome.decided",
+		"dispatcher.outcome.saved",
+		// tmuxd, a spawn.
+		"tmuxd.fence.raised", // the token is remembered, and nothing was done under it
+		"tmuxd.spawn.cleared",
+		"tmuxd.spawn.journalled",
+		"tmuxd.spawn.prepared",
+		"tmuxd.spawn.remembered",
+		"tmuxd.spawn.created",
+		"tmuxd.spawn.proven",
+		"tmuxd.spawn.answering",
+		// tmuxd, a paste.
+		"tmuxd.paste.intended",
+		"tmuxd.paste.typed",
+		"tmuxd.paste.journalled",
+		"tmuxd.paste.seen",
+		"tmuxd.paste.submitting", // the submit is journalled, and was not sent
+		"tmuxd.paste.submitted",
+		"tmuxd.paste.proven",
+		"tmuxd.paste.answering",
+	}
+}
+
+// known reports whether a name is one of the list.
+func known(name string) bool { return slices.Contains(Names(), name) }
