@@ -111,7 +111,7 @@ func (f *fakePoller) ListLedger(_ context.Context, r *pollerv1.ListLedgerRequest
 	defer f.mu.Unlock()
 	out := &pollerv1.ListLedgerResponse{}
 	for _, e := range f.entries {
-		if r.GetDeliveryId() != "" && e.GetDeliveryId() != r.GetDeliveryId() {
+		if r.GetDeliveryId() != "" && e.GetDeliveryId() != r.GetDeliveryId() || r.GetState() != 0 && e.GetState() != r.GetState() {
 			continue
 		}
 		if f.looked != nil {
@@ -135,6 +135,10 @@ type fakeDispatcher struct {
 	dispatcherv1.UnimplementedDispatcherServiceServer
 	delivery *dispatcherv1.Delivery
 	session  *dispatcherv1.Session
+
+	deliveries []*dispatcherv1.Delivery
+	pauses     []*dispatcherv1.Pause
+	shadow     bool
 }
 
 func (f *fakeDispatcher) GetDelivery(_ context.Context, r *dispatcherv1.GetDeliveryRequest) (*dispatcherv1.GetDeliveryResponse, error) {
@@ -265,6 +269,7 @@ func TestCommands_SayWhoIsAwayAndWhatToDo(t *testing.T) {
 	d := newDesk(t)
 	for _, line := range [][]string{
 		{"send", "github:o/r#1", "hi"}, {"ledger"}, {"deliveries"}, {"sessions"}, {"events"}, {"poll"}, {"explain", "daaaa1111"},
+		{"attention"}, {"pause", "--all"}, {"unpause", "github:o/r#1"}, {"retry", "daaaa1111"},
 	} {
 		err := d.run(t, line...)
 		if !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "muxpost up") {
@@ -328,6 +333,8 @@ func TestRoot_RefusesWhatItDoesNotKnow(t *testing.T) {
 	d := newDesk(t)
 	for _, line := range [][]string{
 		{"stauts"}, {"--nope"}, {"status", "x"}, {"ledger", "--state", "nope"}, {"trace", "x"}, {"events", "--delivery", "X"},
+		{"pause"}, {"pause", "--all", "github:o/r#1"}, {"unpause"}, {"pause", "octo#7"}, {"retry"}, {"retry", "X"}, {"attention", "x"},
+		{"attention", "--ended-within", "-1s"},
 	} {
 		if err := d.run(t, line...); !errors.Is(err, fault.Invalid) {
 			t.Errorf("%v: %v", line, err)

@@ -77,7 +77,7 @@ func (a *app) doctor(ctx context.Context) error {
 		d.print(a.printer())
 	}
 	if n := d.count(levelFail); n > 0 {
-		return errors.New(count(n, "check fails", "checks fail"))
+		return errors.New(view.Count(n, "check fails", "checks fail"))
 	}
 	return nil
 }

@@ -217,7 +217,7 @@ func (d *doctor) permissions(context.Context) {
 		}
 	}
 	if wrong == 0 {
-		d.ok(check, "%s looked at, all private", count(looked, "file or directory", "files and directories"))
+		d.ok(check, "%s looked at, all private", view.Count(looked, "file or directory", "files and directories"))
 	}
 }
 

@@ -158,12 +158,12 @@ func (d *doctor) dispatcherHears(ctx context.Context) {
 	}
 	switch {
 	case len(silent) > 0:
-		d.add(check, levelFail, fmt.Sprintf("of %s it hears nothing: %s", count(len(silent), "session", "sessions"),
+		d.add(check, levelFail, fmt.Sprintf("of %s it hears nothing: %s", view.Count(len(silent), "session", "sessions"),
 			strings.Join(silent[:min(3, len(silent))], "; ")), "see that dispatcher.host.address is tmuxd's, and tmuxd's log")
 	case len(all.GetSessions()) == 0:
 		d.ok(check, "it answers, and has no session yet")
 	default:
-		d.ok(check, "it hears from the host of %s", count(len(all.GetSessions()), "session", "sessions"))
+		d.ok(check, "it hears from the host of %s", view.Count(len(all.GetSessions()), "session", "sessions"))
 	}
 }
 
@@ -187,10 +187,10 @@ func (d *doctor) dispatcherReached(ctx context.Context) {
 	}
 	switch {
 	case stuck > 0 && d.healthy["dispatcher"]:
-		d.add(check, levelWarn, count(stuck, "event waits", "events wait")+" because the dispatcher did not answer the last time",
+		d.add(check, levelWarn, view.Count(stuck, "event waits", "events wait")+" because the dispatcher did not answer the last time",
 			"they go on by themselves within a minute; if not, see that poller.dispatcher is its address")
 	case stuck > 0:
-		d.add(check, levelFail, count(stuck, "event waits", "events wait")+" because the dispatcher does not answer", "muxpost up starts it")
+		d.add(check, levelFail, view.Count(stuck, "event waits", "events wait")+" because the dispatcher does not answer", "muxpost up starts it")
 	default:
 		d.ok(check, "it answers, and no event waits for the dispatcher")
 	}
@@ -229,7 +229,7 @@ func (d *doctor) sourcesRead(ctx context.Context) {
 		case s.LastSuccess == nil:
 			d.skip(check, s.Name+" is being looked at for the first time")
 		default:
-			d.ok(check, "%s was read %s; it has shown %s", s.Name, p.Ago(*s.LastSuccess), count(s.Items, "open work item", "open work items"))
+			d.ok(check, "%s was read %s; it has shown %s", s.Name, p.Ago(*s.LastSuccess), view.Count(s.Items, "open work item", "open work items"))
 		}
 	}
 }
@@ -247,7 +247,7 @@ func (d *doctor) strayServers(ctx context.Context) {
 		return
 	}
 	if !d.healthy["dispatcher"] {
-		d.skip(check, count(len(agents), "runs", "run")+"; the dispatcher, which would know them, does not answer")
+		d.skip(check, view.Count(len(agents), "runs", "run")+"; the dispatcher, which would know them, does not answer")
 		return
 	}
 	all, err := d.sessions(ctx, "", 0, true)
@@ -269,6 +269,6 @@ func (d *doctor) strayServers(ctx context.Context) {
 		}
 	}
 	if strays == 0 {
-		d.ok(check, "%s, all recorded", count(len(agents), "runs", "run"))
+		d.ok(check, "%s, all recorded", view.Count(len(agents), "runs", "run"))
 	}
 }

@@ -209,7 +209,7 @@ func (st story) printDispatcher(p view.Printer) {
 	if d.GetHow() != dispatcherv1.How_HOW_UNSPECIFIED {
 		line += " (" + view.Word(d.GetHow().String(), "HOW_") + ")"
 	}
-	p.Line("%s  %s since %s; asked %s", label(p, "dispatcher"), line, p.When(d.GetUpdateTime()), count(int(d.GetAsked()), "time", "times"))
+	p.Line("%s  %s since %s; asked %s", label(p, "dispatcher"), line, p.When(d.GetUpdateTime()), view.Count(int(d.GetAsked()), "time", "times"))
 	if d.GetDetail() != "" && !strings.Contains(st.entry.GetDetail(), d.GetDetail()) {
 		p.Line("%s  %s", label(p, ""), view.Clean(d.GetDetail()))
 	}

@@ -115,7 +115,7 @@ func (a *app) tellAgents(st *stack.Stack) error {
 		a.say("no agent runs")
 		return nil
 	}
-	a.say("%s on in tmux, untouched; to look at one:", count(len(agents), "agent lives", "agents live"))
+	a.say("%s on in tmux, untouched; to look at one:", view.Count(len(agents), "agent lives", "agents live"))
 	for _, agent := range agents {
 		if agent.WorkItem != "" {
 			a.say("  muxpost attach %s", view.Quote(agent.WorkItem))
@@ -124,13 +124,6 @@ func (a *app) tellAgents(st *stack.Stack) error {
 		a.say("  %s", strings.Join(quoted(attachArgs(st.Tmuxd.Tmux, agent.Socket, agent.Target, false)), " "))
 	}
 	return nil
-}
-
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 func quoted(words []string) []string {

@@ -35,6 +35,7 @@ A work item is written github:owner/repo#number. Start with:
   muxpost send github:octo/widget#7 "please look"   start an agent for an item, or tell its agent something
   muxpost attach github:octo/widget#7               look at the agent (leave with the keys C-b d)
   muxpost status                                    see what runs and what waits
+  muxpost attention                                 see what needs a person
   muxpost doctor                                    find out what is wrong
 
 A flag goes before the configuration file, and the file before the environment (MUXPOST_CONFIG, MUXPOST_DATA_DIR,
@@ -75,9 +76,10 @@ func newRoot(a *app) *cobra.Command {
 		commands  []*cobra.Command
 	}{
 		{"run", "Run it:", []*cobra.Command{upCommand(a), downCommand(a), statusCommand(a), doctorCommand(a), migrateCommand(a)}},
-		{"work", "Work with it:", []*cobra.Command{sendCommand(a), attachCommand(a), pollCommand(a)}},
+		{"work", "Work with it:", []*cobra.Command{sendCommand(a), attachCommand(a), pollCommand(a), pauseCommand(a), unpauseCommand(a),
+			retryCommand(a)}},
 		{"see", "See what happened:", []*cobra.Command{
-			explainCommand(a), traceCommand(a), ledgerCommand(a), deliveriesCommand(a), sessionsCommand(a), eventsCommand(a),
+			attentionCommand(a), explainCommand(a), traceCommand(a), ledgerCommand(a), deliveriesCommand(a), sessionsCommand(a), eventsCommand(a),
 		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})

@@ -94,7 +94,7 @@ func (r sourceReport) state(p view.Printer, answered bool) string {
 	case r.LastSuccess == nil:
 		return "being looked at for the first time"
 	default:
-		state = p.Paint(view.Good, "read "+p.Ago(*r.LastSuccess)) + ", " + count(r.Items, "open work item", "open work items")
+		state = p.Paint(view.Good, "read "+p.Ago(*r.LastSuccess)) + ", " + view.Count(r.Items, "open work item", "open work items")
 	}
 	if r.NotBefore != nil {
 		state += "; it asked to be left alone until " + r.NotBefore.Local().Format("15:04:05")

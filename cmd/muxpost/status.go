@@ -42,7 +42,10 @@ type report struct {
 	Sessions map[string]int `json:"sessions"`
 	Waiting  []waitReport   `json:"waiting"`
 	Agents   []stack.Agent  `json:"agents"`
-	Problems []string       `json:"problems"`
+	// Pauses are what operators hold back, and Shadow is true while the dispatcher only looks.
+	Pauses   []pauseReport `json:"pauses"`
+	Shadow   bool          `json:"shadow"`
+	Problems []string      `json:"problems"`
 }
 
 type serviceReport struct {
@@ -95,7 +98,8 @@ func statusCommand(a *app) *cobra.Command {
 
 // status asks everybody at once whether they serve, and only those who do for more, so that it takes twice statusTime at most.
 func (a *app) status(ctx context.Context, s *services) report {
-	r := report{DataDir: string(s.DataDir), Config: s.File, Services: make([]serviceReport, len(layout.Services())), Problems: []string{}}
+	r := report{DataDir: string(s.DataDir), Config: s.File, Services: make([]serviceReport, len(layout.Services())), Problems: []string{},
+		Pauses: []pauseReport{}}
 	if !s.Found {
 		r.Config = ""
 	}
@@ -121,6 +125,7 @@ func (a *app) status(ctx context.Context, s *services) report {
 	}
 	if r.serves(layout.Dispatcher) {
 		r.countSessions(counting, s)
+		r.readPauses(counting, s)
 	}
 	return r
 }
@@ -266,6 +271,7 @@ func (r report) print(p view.Printer) {
 		config = "no configuration yet"
 	}
 	p.Line("%s  %s", p.Paint(view.Bold, r.DataDir), config)
+	r.printPauses(p)
 	var rows [][]view.Cell
 	for _, s := range r.Services {
 		pid, since := "", ""
@@ -289,7 +295,7 @@ func (r report) print(p view.Printer) {
 	r.printSources(p)
 	p.Line("%s  %s", label(p, "ledger"), tally(p, r.Ledger, ledgerStates()))
 	p.Line("%s  %s", label(p, "sessions"), tally(p, r.Sessions, []string{"live", "dead", "absent", "unknown"}))
-	p.Line("%s  %s", label(p, "agents"), count(len(r.Agents), "tmux server runs on this host", "tmux servers run on this host"))
+	p.Line("%s  %s", label(p, "agents"), view.Count(len(r.Agents), "tmux server runs on this host", "tmux servers run on this host"))
 	r.printWaiting(p)
 }
 

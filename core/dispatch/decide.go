@@ -17,7 +17,8 @@ const (
 	LookUp
 	// ProbeHost asks the host about the session and the delivery's phase.
 	ProbeHost
-	// Adopt records the living session that was found with our stamp.
+	// Adopt records a session of ours that was found without a record: a living one with our stamp, or one whose conversation the
+	// host knows though it is dead or absent.
 	Adopt
 	// Heal brings the record up to date with the living incarnation that was found.
 	Heal
@@ -109,21 +110,25 @@ const (
 	HowAlready How = "already"
 )
 
-// LookAgain says when a delivery with this outcome is worth asking for again; zero for a final outcome.
+// LookAgain says when a delivery with this outcome is worth asking for again. Zero means never for a final outcome, and leaves it to the
+// asker's own backoff where something did not answer. A look costs some milliseconds of the host.
 func LookAgain(o Outcome, r Reason) time.Duration {
 	switch o {
 	case InProgress:
 		return time.Second
 	case Held:
-		if r == ReasonNotReady {
-			return 5 * time.Second
-		}
-		return 60 * time.Second
-	case Waiting:
-		if r == ReasonLeaseHeld || r == ReasonDeadline {
+		if r == ReasonNotReady || r == ReasonBusy {
 			return 2 * time.Second
 		}
-		return 60 * time.Second
+		return 10 * time.Second
+	case Waiting:
+		switch r {
+		case ReasonLeaseHeld, ReasonDeadline:
+			return 2 * time.Second
+		case ReasonPaused, ReasonShadow:
+			return 60 * time.Second
+		}
+		return 0
 	case Failed, Unconfirmed:
 		return 10 * time.Second
 	case Delivered, Dropped:
@@ -144,14 +149,28 @@ type Decision struct {
 	How How
 	// Events are emitted before the action is performed.
 	Events []EventType
+	// Withheld is set with ReasonShadow: what would have been done, in order, as far as it can be told without doing it.
+	Withheld []Decision
 }
 
 // Decide returns the next step of a delivery. It is total: every value of Facts has a decision, and following decisions always
 // ends, with at most one resume, one fresh spawn and one paste.
 func Decide(f Facts) Decision {
+	if f.Shadow {
+		return rehearse(f)
+	}
+	return decide(f)
+}
+
+// decide is Decide without shadow mode.
+func decide(f Facts) Decision {
 	switch {
+	case f.Paused:
+		return finish(Waiting, ReasonPaused)
 	case f.Registry == RegistryNotAsked:
 		return Decision{Action: LookUp, Reason: ReasonStart}
+	case f.Registry == NoSession && f.TargetTaken:
+		return spawnFailed(finish(Dropped, ReasonTargetCollision), true)
 	case f.Probe == ProbeNotAsked:
 		return Decision{Action: ProbeHost, Reason: ReasonStart}
 	case f.Fresh != SpawnNotTried:
@@ -197,6 +216,9 @@ func live(f Facts) Decision {
 // bringBack decides for a session that is proven dead or absent: start it, with its conversation where there is one.
 func bringBack(f Facts) Decision {
 	if f.Registry == NoSession {
+		if f.HostKnows {
+			return Decision{Action: Adopt, Reason: ReasonConversationKnown, Events: []EventType{SessionRegistered}}
+		}
 		if f.SpawnForbidden {
 			return finish(Dropped, ReasonSpawnForbidden)
 		}
@@ -288,6 +310,8 @@ func paste(f Facts, how How) Decision {
 		return delivered(HowAlready)
 	case PasteHeld:
 		return finish(Held, ReasonSessionHolds)
+	case PasteBusy:
+		return finish(Held, ReasonBusy)
 	case PasteNotReady:
 		if starting {
 			return finish(InProgress, ReasonStarting)

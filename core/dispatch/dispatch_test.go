@@ -27,21 +27,28 @@ func results(f Facts, d Decision) []Facts {
 		for _, forbidden := range []bool{false, true} {
 			with(func(g *Facts) { g.Registry, g.SpawnForbidden = NoSession, forbidden })
 		}
+		with(func(g *Facts) { g.Registry, g.TargetTaken = NoSession, true })
 		for r := ResumeYes; r <= ResumeMalformed; r++ {
 			with(func(g *Facts) { g.Registry, g.Resumable = Recorded, r })
 		}
 	case ProbeHost:
+		bools := []bool{false, true}
 		for p := ProbeUnreachable; p <= ProbeAbsent; p++ {
 			for _, phase := range session.Phases() {
-				for _, same := range []bool{false, true} {
-					for _, unreadable := range []bool{false, true} {
+				for _, unreadable := range bools {
+					for _, same := range bools {
 						with(func(g *Facts) { g.Probe, g.Phase, g.SameIncarnation, g.JournalUnreadable = p, phase, same, unreadable })
+					}
+					for r := ResumeYes; r <= ResumeMalformed && f.Registry == NoSession && (p == ProbeDead || p == ProbeAbsent); r++ {
+						with(func(g *Facts) {
+							g.Probe, g.Phase, g.JournalUnreadable, g.HostKnows, g.Resumable = p, phase, unreadable, true, r
+						})
 					}
 				}
 			}
 		}
 	case Adopt, Heal, Register:
-		with(func(g *Facts) { g.Stored = true })
+		with(func(g *Facts) { *g = g.WithRecord() })
 	case SpawnResume:
 		for s := SpawnStarted; s <= SpawnFailed; s++ {
 			with(func(g *Facts) { g.Resume = s })
@@ -70,7 +77,9 @@ func walk(visit func(path []Facts, d Decision)) {
 			step(append(path[:len(path):len(path)], g))
 		}
 	}
-	step([]Facts{{}})
+	for _, start := range []Facts{{}, {Paused: true}, {Shadow: true}, {Paused: true, Shadow: true}} {
+		step([]Facts{start})
+	}
 }
 
 func TestDecide_EveryPathEndsWithinItsBounds(t *testing.T) {
@@ -147,6 +156,13 @@ func TestDecide_DeadAndAbsentAreTheSame(t *testing.T) {
 // the living, or go round for ever.
 func TestDecide_IsTotal(t *testing.T) {
 	var f Facts
+	for bits := range 8 {
+		f.Shadow, f.HostKnows, f.TargetTaken = bits&1 != 0, bits&2 != 0, bits&4 != 0
+		checkTotal(t, f)
+	}
+}
+
+func checkTotal(t *testing.T, f Facts) {
 	bools := []bool{false, true}
 	for f.Registry = RegistryNotAsked; f.Registry <= Recorded+1; f.Registry++ {
 		for f.Probe = ProbeNotAsked; f.Probe <= ProbeAbsent+1; f.Probe++ {
@@ -166,7 +182,8 @@ func TestDecide_IsTotal(t *testing.T) {
 }
 
 func TestDecide_EmitsEveryListedEventAndNoOther(t *testing.T) {
-	seen := map[EventType]bool{DispatchQueued: true} // emitted when a delivery is first stored, before anything is decided
+	// One is emitted when a delivery is first stored, before anything is decided, and three when an operator says something.
+	seen := map[EventType]bool{DispatchQueued: true, DispatchPaused: true, DispatchUnpaused: true, DispatchReopened: true}
 	walk(func(_ []Facts, d Decision) {
 		for _, e := range d.Events {
 			seen[e] = true
@@ -186,8 +203,8 @@ func TestDecide_EmitsEveryListedEventAndNoOther(t *testing.T) {
 }
 
 func TestDecide_UsesEveryReason(t *testing.T) {
-	// These two are the dispatcher's own: no lease, no time.
-	seen := map[Reason]bool{ReasonLeaseHeld: true, ReasonDeadline: true}
+	// These are the dispatcher's own: no lease, no time, an operator's word.
+	seen := map[Reason]bool{ReasonLeaseHeld: true, ReasonDeadline: true, ReasonReopened: true}
 	walk(func(_ []Facts, d Decision) { seen[d.Reason] = true })
 	for _, r := range Reasons() {
 		if !seen[r] {
@@ -206,7 +223,7 @@ func TestOutcome_NamesReadBack(t *testing.T) {
 		if got, ok := ParseOutcome(o.String()); got != o || !ok {
 			t.Errorf("%v reads back as %v", o, got)
 		}
-		if o.Final() != (LookAgain(o, ReasonStart) == 0) {
+		if o != Waiting && o.Final() != (LookAgain(o, ReasonStart) == 0) {
 			t.Errorf("%v: final %v, look again %v", o, o.Final(), LookAgain(o, ReasonStart))
 		}
 	}
@@ -217,7 +234,7 @@ var (
 	probeNames    = []string{"?", "unreachable", "unknown", "live", "foreign", "detached", "dead", "dead+guests", "absent"}
 	resumeNames   = []string{"", "no id", "resume off", "no resume", "bad id"}
 	spawnNames    = []string{"-", "started", "taken", "occupied", "unclearable", "died", "refused", "silent", "failed"}
-	pasteNames    = []string{"-", "submitted", "already", "held", "not ready", "gone", "foreign", "refused", "unconfirmed", "silent", "failed"}
+	pasteNames    = []string{"-", "submitted", "already", "held", "not ready", "busy", "gone", "foreign", "refused", "unconfirmed", "silent", "failed"}
 )
 
 // TestDecide_Golden writes the decisions out as a table that people can review. It leaves out what other tests prove to be the
@@ -229,6 +246,8 @@ func TestDecide_Golden(t *testing.T) {
 		plain := f.Phase == session.None || f.Phase == session.Submitted && f.Probe == ProbeDead && f.Resume == 0 && f.Fresh == 0 ||
 			f.Phase == session.Taken && f.Resume == 0 && f.Fresh == 0 && f.Paste == 0
 		if f.Probe == ProbeAbsent || !plain || f.JournalUnreadable || f.SpawnForbidden && f.Probe != ProbeDead ||
+			f.HostKnows && f.Registry == Recorded || // the same as recorded, which a test proves
+			f.HostKnows && (f.SpawnForbidden || f.Resumable != ResumeYes) || f.Shadow && (f.Paused || f.Resumable != ResumeYes) ||
 			f.Probe != ProbeLive && f.SameIncarnation || f.Resumable != ResumeYes && (f.Probe != ProbeDead || f.Fresh != 0) {
 			return
 		}
@@ -262,7 +281,7 @@ func goldenLine(f Facts, d Decision) string {
 		on   bool
 		text string
 	}{{f.Registry == Recorded && f.Resumable != ResumeYes, resumeNames[f.Resumable]}, {f.SpawnForbidden, "spawn forbidden"},
-		{f.Stored, "stored"}} {
+		{f.TargetTaken, "name taken"}, {f.HostKnows, "host knows"}, {f.Stored, "stored"}, {f.Paused, "paused"}, {f.Shadow, "shadow"}} {
 		if note.on {
 			registry += ", " + note.text
 		}
@@ -274,6 +293,11 @@ func goldenLine(f Facts, d Decision) string {
 	if f.Phase != session.None {
 		probe += ", " + f.Phase.String()
 	}
+	return fmt.Sprintf("%-34s | %-22s | %-11s | %-11s | %-11s | %s", registry, probe, spawnNames[f.Resume], spawnNames[f.Fresh],
+		pasteNames[f.Paste], decisionText(d))
+}
+
+func decisionText(d Decision) string {
 	decision := d.Action.String()
 	if d.WithPrompt {
 		decision += " with the event as prompt"
@@ -290,6 +314,12 @@ func goldenLine(f Facts, d Decision) string {
 	for _, e := range d.Events {
 		decision += " +" + string(e)
 	}
-	return fmt.Sprintf("%-34s | %-22s | %-11s | %-11s | %-11s | %s", registry, probe, spawnNames[f.Resume], spawnNames[f.Fresh],
-		pasteNames[f.Paste], decision)
+	for i, w := range d.Withheld {
+		decision += []string{", would ", ", then "}[min(i, 1)]
+		if w.Action == Finish {
+			decision += "end as "
+		}
+		decision += decisionText(w)
+	}
+	return decision
 }

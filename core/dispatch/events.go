@@ -14,6 +14,12 @@ const (
 	DispatchFailed EventType = "dispatch.failed"
 	// DispatchDropped: a delivery was ended with a reason. Fields kind, reason, remedy.
 	DispatchDropped EventType = "dispatch.dropped"
+	// DispatchPaused: an operator paused the deliveries of a work item, or of all (without a work item). Fields reason, who.
+	DispatchPaused EventType = "dispatch.paused"
+	// DispatchUnpaused: an operator ended a pause. Field who.
+	DispatchUnpaused EventType = "dispatch.unpaused"
+	// DispatchReopened: an operator took back that a delivery was dropped. Fields kind, reason (of the drop), who.
+	DispatchReopened EventType = "dispatch.reopened"
 	// SessionSpawned: a first session was started. Fields conversation_id, incarnation.
 	SessionSpawned EventType = "session.spawned"
 	// SessionSpawnFailed: a first session could not be started. Fields reason, remedy.
@@ -24,7 +30,7 @@ const (
 	SessionRespawnAverted EventType = "session.respawn_averted"
 	// SessionResumeFailed: a conversation could not be resumed; a fresh one is started. Fields reason, conversation_id.
 	SessionResumeFailed EventType = "session.resume_failed"
-	// SessionRegistered: a living session was recorded because its stamp proves it ours. Fields reason, incarnation.
+	// SessionRegistered: a session was recorded because its stamp, or what the host knows of it, proves it ours. Fields reason, incarnation.
 	SessionRegistered EventType = "session.registered"
 )
 
@@ -35,11 +41,14 @@ func EventTypes() map[EventType]string {
 		DispatchSucceeded:     "a delivery is in its conversation",
 		DispatchFailed:        "a delivery was answered with a failure and may be tried again",
 		DispatchDropped:       "a delivery was ended with a reason that a person can act on",
+		DispatchPaused:        "an operator paused the deliveries of a work item, or of all",
+		DispatchUnpaused:      "an operator ended a pause",
+		DispatchReopened:      "an operator took back that a delivery was dropped",
 		SessionSpawned:        "a first session was started",
 		SessionSpawnFailed:    "a first session could not be started",
 		SessionRespawned:      "a session came back",
 		SessionRespawnAverted: "a respawn found a living occupant of ours, and the delivery went into it",
 		SessionResumeFailed:   "a conversation could not be resumed, and a fresh one is started",
-		SessionRegistered:     "a living session was recorded because its stamp proves it ours",
+		SessionRegistered:     "a session was recorded because its stamp, or what the host knows of it, proves it ours",
 	}
 }

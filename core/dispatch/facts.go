@@ -110,6 +110,8 @@ const (
 	PasteHeld
 	// PasteNotReady means held because the composer is not there yet.
 	PasteNotReady
+	// PasteBusy means held because a turn runs.
+	PasteBusy
 	// PasteRefusedGone means answered dead or absent.
 	PasteRefusedGone
 	// PasteRefusedForeign means that the session is not ours.
@@ -126,15 +128,26 @@ const (
 
 // Facts is what is known of one delivery. The zero value knows nothing.
 type Facts struct {
+	// Paused is true when an operator holds back the deliveries of this work item, or of all. It is known before all else.
+	Paused bool
+	// Shadow is true when nothing shall be done but to look and to say what would be done.
+	Shadow   bool
 	Registry Registry
-	Probe    Probe
+	// TargetTaken is true when the session of another work item is recorded under the name that this one would have. It counts
+	// only with NoSession.
+	TargetTaken bool
+	Probe       Probe
 	// SameIncarnation is true when the probe found the recorded incarnation. It counts only with ProbeLive and Recorded.
 	SameIncarnation bool
 	// Phase is the delivery's phase at the host, as the probe found it.
 	Phase session.Phase
 	// JournalUnreadable is true when the host could not read its journal, so that Phase None proves nothing.
 	JournalUnreadable bool
-	// Resumable says whether the recorded conversation can be asked for. It counts only with Recorded.
+	// HostKnows is true when the host knows the conversation of our own session that is dead or absent. It counts only with
+	// NoSession: the session was started and its record was not written.
+	HostKnows bool
+	// Resumable says whether the recorded conversation, or the one that the host knows, can be asked for. It counts only with
+	// Recorded and HostKnows.
 	Resumable Resumable
 	// SpawnForbidden is true when policy allows no first spawn for this event.
 	SpawnForbidden bool
@@ -144,6 +157,20 @@ type Facts struct {
 	Fresh  Spawn
 	Paste  Paste
 }
+
+// WithRecord returns the facts once Adopt, Heal or Register has written its record. A session that is adopted dead is a recorded
+// one from then on, and what is started in its place is recorded anew.
+func (f Facts) WithRecord() Facts {
+	if f.Registry == NoSession && f.HostKnows && f.Fresh == SpawnNotTried && f.gone() {
+		f.Registry = Recorded
+		return f
+	}
+	f.Stored = true
+	return f
+}
+
+// gone reports whether the session is proven dead or absent.
+func (f Facts) gone() bool { return f.Probe == ProbeDead || f.Probe == ProbeAbsent }
 
 // promptAllowed reports whether the event may become a first prompt: only when it cannot have arrived before. A resume that died
 // may have taken it along; then the fresh session starts without it, and the paste that follows is settled by evidence.

@@ -30,6 +30,8 @@ const (
 	ReasonAnotherIncarnation Reason = "another_incarnation"
 	// ReasonSessionLives: the agent lives.
 	ReasonSessionLives Reason = "session_lives"
+	// ReasonConversationKnown: the session has no record and is gone, and the host knows its conversation.
+	ReasonConversationKnown Reason = "conversation_known"
 	// ReasonOccupantLives: the name was taken by a living session of ours when a respawn was about to start.
 	ReasonOccupantLives Reason = "occupant_lives"
 )
@@ -38,10 +40,12 @@ const (
 const (
 	// ReasonStarting: the agent was started and has not shown its composer or its evidence yet.
 	ReasonStarting Reason = "starting"
-	// ReasonSessionHolds: the living session cannot take it now; the detail names the draft, the dialog or the turn.
+	// ReasonSessionHolds: the living session cannot take it now; the detail names the draft or the dialog.
 	ReasonSessionHolds Reason = "session_holds"
 	// ReasonNotReady: the agent's composer is not there yet.
 	ReasonNotReady Reason = "not_ready"
+	// ReasonBusy: the agent is at work on a turn, and takes the next message after it.
+	ReasonBusy Reason = "busy"
 	// ReasonHostUnreachable: the host did not answer.
 	ReasonHostUnreachable Reason = "host_unreachable"
 	// ReasonTmuxNoAnswer: the tmux server of the session did not answer.
@@ -68,6 +72,14 @@ const (
 	ReasonSessionOccupied Reason = "session-occupied"
 	// ReasonSpawnForbidden: policy allows no first spawn for this event.
 	ReasonSpawnForbidden Reason = "spawn_forbidden"
+	// ReasonTargetCollision: another work item's session is recorded under the name that this one would have.
+	ReasonTargetCollision Reason = "target_collision"
+	// ReasonPaused: an operator holds back the deliveries of this work item, or of all.
+	ReasonPaused Reason = "paused"
+	// ReasonShadow: the dispatcher runs in shadow mode and did nothing of what it would have done.
+	ReasonShadow Reason = "shadow"
+	// ReasonReopened: an operator took back that it was dropped, and nobody has asked for it again since.
+	ReasonReopened Reason = "reopened"
 	// ReasonLeaseHeld: another process is at work on this work item.
 	ReasonLeaseHeld Reason = "lease_held"
 	// ReasonDeadline: the delivery ran out of its 20 seconds; asking again goes on.
@@ -79,9 +91,10 @@ func Reasons() []Reason {
 	return []Reason{
 		ReasonStart, ReasonFirst, ReasonNoConversation, ReasonByConfiguration, ReasonCannotResume, ReasonBadConversationID,
 		ReasonResumeFailed, ReasonStarted, ReasonStampProvesOurs, ReasonAnotherIncarnation, ReasonSessionLives,
-		ReasonOccupantLives, ReasonStarting, ReasonSessionHolds, ReasonNotReady, ReasonHostUnreachable, ReasonTmuxNoAnswer,
+		ReasonConversationKnown, ReasonOccupantLives,
+		ReasonStarting, ReasonSessionHolds, ReasonNotReady, ReasonBusy, ReasonHostUnreachable, ReasonTmuxNoAnswer,
 		ReasonSpawnNoAnswer, ReasonSessionDetached, ReasonSessionEnded, ReasonHarnessExited, ReasonSpawnRefused,
 		ReasonSpawnError, ReasonPasteRefused, ReasonPasteError, ReasonNoEvidence, ReasonSessionOccupied,
-		ReasonSpawnForbidden, ReasonLeaseHeld, ReasonDeadline,
+		ReasonSpawnForbidden, ReasonTargetCollision, ReasonPaused, ReasonShadow, ReasonReopened, ReasonLeaseHeld, ReasonDeadline,
 	}
 }

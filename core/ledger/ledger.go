@@ -1,5 +1,6 @@
 // Package ledger holds the rules of the ledger of events: how an event is known (Key, DeliveryID), what states it passes through,
-// and what an answer from the dispatcher does to it (Apply). Only answers spend a try: an outage spends none.
+// what an answer from the dispatcher does to it (Apply), when an event that gave up gets another budget (Rearm), what its deletion
+// upstream does (Cancel), and what is told on the ticket (Posts, Repost). Only answers spend a try: an outage spends none.
 //
 // It performs nothing and reads no clock; it knows nothing of Postgres, GitHub or sessions.
 package ledger
@@ -145,6 +146,8 @@ const (
 	DefaultBudget = 3
 	// EvidenceTime is how long evidence of an unproven delivery is asked for.
 	EvidenceTime = 10 * time.Minute
+	// HeldLong is how long an event may be held before somebody is told.
+	HeldLong = 15 * time.Minute
 	// LeaseTime is how long one poller may hold an event without renewing; a dead one is replaced when it ends.
 	LeaseTime = 30 * time.Second
 
@@ -152,11 +155,20 @@ const (
 	maxPause   = time.Minute
 )
 
-// ReasonUnconfirmed and ReasonBaselined are the ledger's own reasons for a settled event; others come from policy.
+// The ledger's own reasons; others come from policy and from the dispatcher.
 const (
-	ReasonUnconfirmed  = "unconfirmed"
-	ReasonBaselined    = "baselined"
+	// ReasonUnconfirmed: settled, because nothing ever showed whether it arrived.
+	ReasonUnconfirmed = "unconfirmed"
+	// ReasonBaselined: settled, because it was there before its item was first seen.
+	ReasonBaselined = "baselined"
+	// ReasonUnauthorised: settled, because its author may not steer.
 	ReasonUnauthorised = "unauthorised"
+	// ReasonDeleted: cancelled, because it was deleted upstream.
+	ReasonDeleted = "deleted_upstream"
+	// ReasonRearmed: pending again after it gave up, because another version is running.
+	ReasonRearmed = "rearmed"
+	// ReasonSessionOccupied is the dispatcher's, for an event that was dropped because of who lives under its session's name.
+	ReasonSessionOccupied = "session-occupied"
 )
 
 // Progress is how far an event has come.
@@ -170,6 +182,8 @@ type Progress struct {
 	Silences int
 	// UnprovenSince is when it was first unproven; zero when it is not.
 	UnprovenSince time.Time
+	// HeldSince is since when it has been held, through silence too; zero when it is not.
+	HeldSince time.Time
 	// NextLook is when it is looked at next; zero for a state that does not wait.
 	NextLook time.Time
 	// Reason is the stable name of why it is in this state; empty for pending and delivered.
@@ -189,6 +203,9 @@ func Apply(p Progress, a Answer, reason string, after time.Duration, now time.Ti
 	if a != Unproven {
 		p.UnprovenSince = time.Time{}
 	}
+	if a != Holding && a != Silent {
+		p.HeldSince = time.Time{}
+	}
 	switch a {
 	case Arrived:
 		return p.end(Delivered, "")
@@ -201,6 +218,9 @@ func Apply(p Progress, a Answer, reason string, after time.Duration, now time.Ti
 		}
 		return p.wait(Pending, max(after, pause(p.Tries)), now, jitter)
 	case Holding:
+		if p.HeldSince.IsZero() {
+			p.HeldSince = now
+		}
 		return p.wait(Held, orDefault(after, maxPause), now, jitter)
 	case Unproven:
 		if p.UnprovenSince.IsZero() {
@@ -219,7 +239,16 @@ func Apply(p Progress, a Answer, reason string, after time.Duration, now time.Ti
 }
 
 func (p Progress) end(s State, reason string) Progress {
-	p.State, p.Reason, p.NextLook, p.UnprovenSince = s, reason, time.Time{}, time.Time{}
+	p.State, p.Reason, p.NextLook, p.UnprovenSince, p.HeldSince = s, reason, time.Time{}, time.Time{}, time.Time{}
+	return p
+}
+
+// Cancel returns the progress of an event whose object was deleted upstream. One that waits, or gave up and might be re-armed, is
+// cancelled for good; one that is being delivered is judged by its outcome, and one that has ended stays what it is.
+func Cancel(p Progress) Progress {
+	if p.State == Pending || p.State == Held || p.State == GaveUp {
+		return p.end(Cancelled, ReasonDeleted)
+	}
 	return p
 }
 

@@ -26,7 +26,7 @@ type Rule struct {
 
 var verbs = []string{
 	"services/tmuxd/internal/host", "services/dispatcher/internal/deliver", "services/poller/internal/poll",
-	"services/poller/internal/forward",
+	"services/poller/internal/forward", "services/poller/internal/rearm", "services/poller/internal/notify",
 }
 
 // Rules is the table.

@@ -37,6 +37,7 @@ func TestCheck_EachMistakeOfThePollerNamesItsKeyAndSaysWhatToWrite(t *testing.T)
 		{"a base URL without a scheme", source + ", base_url: github.example.com}\n", "poller.sources[0].base_url: "},
 		{"a host that is none", source + ", host: 'a b'}\n", "poller.sources[0].host"},
 		{"no token file", strings.Replace(source, "good", "missing", 1) + "}\n", "poller.sources[0].token_file: there is no file"},
+		{"notices without a token", strings.Replace(source, ", token_file: good", "", 1) + ", notices: true}\n", "poller.sources[0].notices is on"},
 		{"a token for everybody", strings.Replace(source, "good", "open", 1) + "}\n", "chmod 600"},
 		{"an empty token", strings.Replace(source, "good", "empty", 1) + "}\n", "should hold one token"},
 		{"a name twice", source + "}\n  - {name: gh, kind: github, repositories: [a/c], label: x}\n", "names must differ"},

@@ -91,7 +91,9 @@ type Dispatcher struct {
 	// Harness is what a first session runs that names none itself.
 	Harness string `conf:"harness"`
 	// Resume says whether a session that ended comes back with its conversation.
-	Resume   bool       `conf:"resume"`
+	Resume bool `conf:"resume"`
+	// Shadow makes it look and decide, say what it would do, and start and type nothing.
+	Shadow   bool       `conf:"shadow"`
 	LogLevel slog.Level `conf:"log_level"`
 }
 

@@ -40,6 +40,8 @@ tmuxd:
 dispatcher:
 # What to start for a work item that has no session yet. fakeagent is a stand-in to try muxpost out with.
   harness: fakeagent
+# To see what would be done without anything being started or typed: events wait, and muxpost explain tells.
+#  shadow: true
 # Without these, muxpost up keeps a database of its own in the data directory. Set the same in both sections.
 #  database_url_file: /etc/muxpost/database-url
 
@@ -58,6 +60,8 @@ poller:
 # A file with a token and nothing else, chmod 600; a relative path begins where this file is.
 #      token_file: github-token
 #      interval: 30s
+# Writes on the issue what needs a person: an event that gave up, say. The token must be one that may write to issues.
+#      notices: true
 `
 
 // Template returns the configuration that WriteTemplate writes.

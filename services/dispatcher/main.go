@@ -93,7 +93,7 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 
 	deliverer := deliver.New(deliver.Config{
 		Store: records, Host: host, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/deliver"),
-		Process: processName(), Harness: config.Harness, Resume: config.Resume,
+		Process: processName(), Harness: config.Harness, Resume: config.Resume, Shadow: config.Shadow,
 	})
 
 	api, err := rpc.NewConnectServer(rpc.Options{Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider(), StopTimeout: draining})
@@ -104,6 +104,9 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	listener, err := rpc.Listen(config.Listen)
 	if err != nil {
 		return err
+	}
+	if config.Shadow {
+		telemetry.Logger.WarnContext(ctx, "shadow mode: sessions are looked at, and nothing is started or typed")
 	}
 	telemetry.Logger.InfoContext(ctx, "the dispatcher is ready", obs.KeyAddress, listener.Addr().String(), obs.KeyVersion, version.String())
 

@@ -388,3 +388,29 @@ func TestHealth_FollowsTheDatabase(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestPause_HoldsBackUntilItIsEnded(t *testing.T) {
+	s := startService(t)
+	deliver := `{"delivery_id": "delivery-1", "work_item": "` + item + `", "kind": "EVENT_KIND_MESSAGE", "text": "hello"}`
+	for _, step := range []struct{ method, body, want string }{
+		{"Pause", `{"all": true, "reason": "an upgrade", "who": "ann"}`, `"who":"ann"`},
+		{"Pause", `{"all": true}`, `"existed":true`},
+		{"Pause", `{}`, "either a work item or all"},
+		{"ListPauses", `{}`, `"reason":"an upgrade"`},
+		{"Deliver", deliver, `"reason":"paused"`},
+		{"GetDelivery", `{"delivery_id": "delivery-1"}`, "by ann (an upgrade)"},
+		{"ListDeliveries", `{"outcome": "OUTCOME_WAITING"}`, "delivery-1"},
+		{"Reopen", `{"delivery_id": "delivery-1"}`, `"OUTCOME_WAITING"`},
+		{"Unpause", `{"all": true}`, `"reason":"an upgrade"`},
+		{"Deliver", deliver, `"OUTCOME_DELIVERED"`},
+		{"Reopen", `{"delivery_id": "delivery-1"}`, "is in its conversation"},
+		{"ListEvents", `{}`, `"dispatch.unpaused"`},
+	} {
+		if _, answer := s.post(t, step.method, step.body); !strings.Contains(strings.ReplaceAll(answer, `": "`, `":"`), step.want) {
+			t.Errorf("%s %s: %s lacks %s", step.method, step.body, answer, step.want)
+		}
+	}
+	if s.agent.text("delivery-1") == "" || s.agent.starts != 1 {
+		t.Errorf("started %d times", s.agent.starts)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/run"
 	"muxpost.dev/muxpost/internal/settings"
+	"muxpost.dev/muxpost/internal/version"
 )
 
 func main() {
@@ -42,7 +43,7 @@ func program(ctx context.Context, args []string, here settings.Where, stdout, st
 	if err != nil {
 		return err
 	}
-	p, err := assemble(ctx, s, stderr)
+	p, err := assemble(ctx, s, versionOf(version.Get()), stderr)
 	if err != nil {
 		return err
 	}

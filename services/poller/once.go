@@ -16,6 +16,8 @@ import (
 const (
 	// onceTime bounds the deliveries of one round.
 	onceTime = 2 * time.Minute
+	// onceNoticeTime bounds what is written upstream in one round.
+	onceNoticeTime = time.Minute
 	// oncePatience is the longest wait for an event that is to be looked at again.
 	oncePatience = 5 * time.Second
 )
@@ -27,6 +29,11 @@ func (p *parts) once(ctx context.Context, stdout io.Writer) error {
 	bounded, cancel := context.WithTimeout(ctx, onceTime)
 	defer cancel()
 	err := p.forwarder.Drain(bounded, oncePatience)
+	if p.notifier != nil && err == nil {
+		noticing, cancel := context.WithTimeout(ctx, onceNoticeTime)
+		defer cancel()
+		err = p.notifier.Carry(noticing)
+	}
 	var items, fresh, settled int
 	var failed []string
 	for _, r := range results {

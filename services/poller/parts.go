@@ -5,12 +5,15 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"google.golang.org/grpc"
 
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/db/migrations"
 	"muxpost.dev/muxpost/internal/layout"
@@ -23,7 +26,9 @@ import (
 	"muxpost.dev/muxpost/services/poller/internal/dispatch"
 	"muxpost.dev/muxpost/services/poller/internal/forward"
 	"muxpost.dev/muxpost/services/poller/internal/github"
+	"muxpost.dev/muxpost/services/poller/internal/notify"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
+	"muxpost.dev/muxpost/services/poller/internal/rearm"
 	"muxpost.dev/muxpost/services/poller/internal/schedule"
 	"muxpost.dev/muxpost/services/poller/internal/server"
 	"muxpost.dev/muxpost/services/poller/internal/store"
@@ -31,6 +36,8 @@ import (
 
 const (
 	section = string(layout.Poller)
+	// unstamped is how a build calls itself that nobody gave a name.
+	unstamped = "devel"
 
 	// healthInterval is how often the database is asked whether it answers, and healthTime how long it may take.
 	healthInterval = 2 * time.Second
@@ -51,12 +58,22 @@ type parts struct {
 	store       *store.Store
 	poller      *poll.Poller
 	forwarder   *forward.Forwarder
+	notifier    *notify.Notifier // nil when no source's tickets may be written to
 	wake        chan struct{}
+}
+
+// versionOf returns the version that events give up under, and that re-arms them: so far the poller's own build says it.
+func versionOf(build version.Info) ledger.Version {
+	b := ledger.Build{Program: section, Release: build.Version, Commit: build.Commit, Dirty: build.Dirty}
+	if b.Release == unstamped {
+		b.Release = ""
+	}
+	return ledger.VersionOf(b)
 }
 
 // assemble opens what the poller needs. A database that does not answer is fault.Unavailable; one with another schema is
 // fault.Conflict.
-func assemble(ctx context.Context, s settings.Settings, stderr io.Writer) (_ *parts, err error) {
+func assemble(ctx context.Context, s settings.Settings, v ledger.Version, stderr io.Writer) (_ *parts, err error) {
 	p, c := &parts{wake: make(chan struct{}, 1)}, s.Poller
 	url, err := s.DatabaseURL(layout.Poller)
 	if err != nil {
@@ -90,40 +107,58 @@ func assemble(ctx context.Context, s settings.Settings, stderr io.Writer) (_ *pa
 	if err != nil {
 		return nil, err
 	}
-	return p, p.compose(c)
+	return p, p.compose(c, v)
 }
 
 // compose makes the poller's own parts on what was opened.
-func (p *parts) compose(c settings.Poller) error {
-	tracer := p.telemetry.Tracer(section)
+func (p *parts) compose(c settings.Poller, v ledger.Version) error {
+	tracer, log := p.telemetry.Tracer(section), p.telemetry.Logger
 	holder := store.NewHolder()
-	p.store = store.New(store.Config{Pool: p.pool, Quiet: p.quiet, Tracer: tracer, Holder: holder})
-	var watched []poll.Watched
+	watched, tickets, err := p.watch(c)
+	if err != nil {
+		return err
+	}
+	p.store = store.New(store.Config{
+		Pool: p.pool, Quiet: p.quiet, Tracer: tracer, Holder: holder, Version: v, Notices: slices.Sorted(maps.Keys(tickets)),
+	})
+	if len(tickets) > 0 {
+		p.notifier = notify.New(p.store, tickets, log)
+	}
+	rearmer := rearm.New(p.store, log)
+	p.poller = poll.New(poll.Config{
+		Ledger: p.store, Rearmer: rearmer, Sources: watched, Holder: holder, Budget: c.Budget, Logger: log, Tracer: tracer, Now: time.Now,
+	})
+	p.forwarder = forward.New(forward.Config{
+		Ledger: p.store, Rearmer: rearmer, Deliverer: dispatch.New(p.conn), Workers: c.Workers, Wake: p.wake, Logger: log, Tracer: tracer,
+	})
+	return nil
+}
+
+// watch makes the sources, and the tickets of those that may be written to, by name.
+func (p *parts) watch(c settings.Poller) (watched []poll.Watched, tickets map[string]notify.Tickets, err error) {
+	tickets = map[string]notify.Tickets{}
 	for _, s := range c.Sources {
 		token, err := s.Token()
 		if err != nil {
-			return fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "the token of the source "+s.Name, err)
+			return nil, nil, fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "the token of the source "+s.Name, err)
 		}
 		source, err := github.New(github.Config{
 			BaseURL: s.BaseURL, Host: s.Host, Token: token, Label: s.Label, TracerProvider: p.telemetry.TracerProvider(),
 		})
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		p.sources = append(p.sources, source)
+		if s.Notices {
+			tickets[s.Name] = source
+		}
 		watched = append(watched, poll.Watched{
 			Name: s.Name, Provider: s.Kind, Host: s.Host, Source: source, Repositories: s.Repositories, Interval: s.Interval,
-			Policy: poll.Policy{Authors: s.Authors, TrustLabel: s.TrustLabel},
+			Policy: poll.Policy{Authors: s.Authors, TrustLabel: s.TrustLabel}, Notices: s.Notices,
 		})
 		p.explain(s)
 	}
-	p.poller = poll.New(poll.Config{
-		Ledger: p.store, Sources: watched, Holder: holder, Budget: c.Budget, Logger: p.telemetry.Logger, Tracer: tracer, Now: time.Now,
-	})
-	p.forwarder = forward.New(forward.Config{
-		Ledger: p.store, Deliverer: dispatch.New(p.conn), Workers: c.Workers, Wake: p.wake, Logger: p.telemetry.Logger, Tracer: tracer,
-	})
-	return nil
+	return watched, tickets, nil
 }
 
 // explain says at the start what a person would otherwise only find out by waiting.
@@ -171,14 +206,18 @@ func (p *parts) schedule(ctx context.Context, c settings.Poller) error {
 	for i, s := range c.Sources {
 		sources[i] = schedule.Source{Name: s.Name, Interval: s.Interval}
 	}
-	return schedule.Run(ctx, schedule.Config{
+	config := schedule.Config{
 		Pool: p.quiet, Schema: migrations.RiverSchema, Sources: sources, TracerProvider: p.telemetry.TracerProvider(),
 		Logger: slog.New(atLeast{p.telemetry.Logger.Handler(), slog.LevelWarn}),
 		Look: func(ctx context.Context, name string) error {
 			_, err := p.poller.Look(ctx, name)
 			return err
 		},
-	})
+	}
+	if p.notifier != nil {
+		config.Notify = p.notifier.Carry
+	}
+	return schedule.Run(ctx, config)
 }
 
 // watchHealth has the server say that it serves while the database answers.

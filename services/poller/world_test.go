@@ -17,11 +17,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"muxpost.dev/muxpost/core/ledger"
+	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/db/dbtest"
 	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/rpc/rpctest"
 	"muxpost.dev/muxpost/internal/settings"
+	"muxpost.dev/muxpost/internal/version"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 	"muxpost.dev/muxpost/test/fakegithub"
@@ -143,11 +145,23 @@ func (w *world) where() settings.Where {
 // open assembles a poller that runs nothing by itself.
 func (w *world) open(t *testing.T) *parts {
 	t.Helper()
+	return w.release(t, "v1")
+}
+
+// release assembles a poller of a release.
+func (w *world) release(t *testing.T, name string) *parts {
+	t.Helper()
+	return w.build(t, version.Info{Version: name})
+}
+
+// build assembles a poller as a build.
+func (w *world) build(t *testing.T, info version.Info) *parts {
+	t.Helper()
 	where := w.where()
 	where.File = w.config
 	c, err := settings.LoadService(where, layout.Poller)
 	must(t, err)
-	p, err := assemble(t.Context(), c, &bytes.Buffer{})
+	p, err := assemble(t.Context(), c, versionOf(info), &bytes.Buffer{})
 	must(t, err)
 	t.Cleanup(func() { p.close(context.Background()) })
 	return p
@@ -236,4 +250,20 @@ func equal(t *testing.T, what string, got, want any) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
+}
+
+func ref(t *testing.T, text string) workitem.Ref {
+	t.Helper()
+	r, err := workitem.Parse(text)
+	must(t, err)
+	return r
+}
+
+// keyOf reads a natural key back.
+func keyOf(t *testing.T, text string) ledger.Key {
+	t.Helper()
+	part := strings.Split(text, "|")
+	k := ledger.Key{Provider: part[0], Host: part[1], Kind: part[2], ObjectID: part[3], Revision: part[4]}
+	equal(t, "key", k.String(), text)
+	return k
 }

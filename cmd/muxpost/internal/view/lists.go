@@ -28,9 +28,9 @@ func ToneOf(word string) Tone {
 	switch word {
 	case "delivered", "live", "healthy", "ok", "running":
 		return Good
-	case "held", "waiting", "in_progress", "leased", "pending", "unconfirmed", "unknown", "warn":
+	case "held", "waiting", "in_progress", "leased", "pending", "unconfirmed", "unknown", "warn", "paused", "shadow", "detached":
 		return Warn
-	case "dropped", "gave_up", "failed", "dead", "down", "fail", "unhealthy":
+	case "dropped", "gave_up", "failed", "dead", "down", "fail", "unhealthy", "source":
 		return Bad
 	case "settled", "cancelled", "absent", "unspecified", "skip":
 		return Dim

@@ -172,7 +172,11 @@ func (p Printer) When(t *timestamppb.Timestamp) string {
 	if t == nil || t.AsTime().IsZero() {
 		return ""
 	}
-	at := t.AsTime()
+	return p.Time(t.AsTime())
+}
+
+// Time is When for a time that is known.
+func (p Printer) Time(at time.Time) string {
 	layout := "Jan 2 15:04:05"
 	if p.Now.Sub(at).Abs() > 300*24*time.Hour {
 		layout = "2006-01-02 15:04"
@@ -216,4 +220,12 @@ func Quote(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// Count writes a number with what it counts.
+func Count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }

@@ -56,6 +56,10 @@ func outcomes() map[string]Explanation {
 		},
 		"another_incarnation": {"the living session is ours but a later one than the recorded, so the record was brought up to date", ""},
 		"session_lives":       {"the agent lives, so the event was put into it", ""},
+		"conversation_known": {
+			"a session without a record is gone and the host knows its conversation, so it was recorded and then started again",
+			"",
+		},
 		"occupant_lives": {
 			"a living agent of this work item was found when one was about to be started, so nothing was started and the " +
 				"event went into it",
@@ -64,9 +68,10 @@ func outcomes() map[string]Explanation {
 
 		"starting": {"the agent was started and has not shown yet that it took its first message", byItself},
 		"session_holds": {
-			"the agent lives and something in its terminal is in the way: a draft, a dialog, or a turn under way",
+			"the agent lives and something in its terminal is in the way: a draft or a dialog",
 			look + " and finish or clear what stands there; the event goes in by itself afterwards",
 		},
+		"busy":      {"the agent is at work on a turn, and takes the next message after it", byItself},
 		"not_ready": {"the agent lives and the box to type into is not there yet", byItself + "; if it lasts, " + look},
 		"host_unreachable": {
 			"the host did not answer, so nothing is concluded and nothing is started elsewhere",
@@ -103,6 +108,19 @@ func outcomes() map[string]Explanation {
 			"policy allows no first session for this kind of event",
 			"start a session for the work item by hand, or change the policy",
 		},
+		"target_collision": {
+			"another work item has a session of the same name, and two never share one, so nothing was started",
+			"this should not happen by chance: report it, with both work items",
+		},
+		"paused": {
+			"an operator holds back the deliveries of this work item, or of all; the event waits and nothing of it is lost",
+			"end the pause with muxpost unpause; muxpost status shows the pauses",
+		},
+		"shadow": {
+			"the dispatcher runs in shadow mode: it looked, decided and did nothing; the steps of the delivery say what it would do",
+			"set dispatcher.shadow to false and restart the dispatcher",
+		},
+		"reopened":   {"a person took back that it was dropped, so it is decided again when it is asked for", ""},
 		"lease_held": {"another process was at work on this work item or this source", byItself},
 		"deadline":   {"the time for one call ran out before the end was known", byItself},
 	}
@@ -122,8 +140,10 @@ func settled() map[string]Explanation {
 			"if that is wrong, add the login to the source's authors in the configuration; the comment counts again once " +
 				"it is edited",
 		},
-		"own": {"muxpost wrote it itself", ""},
-		"bot": {"a machine wrote it, and machines do not steer agents: two that answer each other would never end", ""},
+		"deleted_upstream": {"it was deleted upstream before it was delivered, so it never will be", ""},
+		"rearmed":          {"its tries were spent, and another version of muxpost gave it new ones", byItself},
+		"own":              {"muxpost wrote it itself", ""},
+		"bot":              {"a machine wrote it, and machines do not steer agents: two that answer each other would never end", ""},
 	}
 }
 
@@ -149,10 +169,6 @@ func faults() map[string]Explanation {
 		"directory_outside_roots": {
 			"the working directory is not below a configured root",
 			"add a root under tmuxd.roots, or choose another directory",
-		},
-		"target_collision": {
-			"two work items would have the same session name, and two never share one",
-			"this should not happen by chance: report it",
 		},
 		"delivery_mismatch":  {"the delivery id is known with another text or another work item", "send it as a new event"},
 		"delivery_not_found": {"no delivery has this id", "muxpost ledger and muxpost deliveries list those that are known"},

@@ -8,6 +8,7 @@
 //   - One run at a time acts on a work item, under a lease whose token goes with every act and every change of the record.
 //   - An act that was sent is finished under its own deadline and recorded, even if whoever asked has gone away.
 //   - The record and the events that tell of it change together, or not at all.
+//   - What an operator paused is not begun, and nothing of it is lost.
 //   - Nothing takes longer than Limit: what is not finished then is an outcome, and asking again goes on.
 //
 // It knows nothing of gRPC, SQL or tmux, and writes the text of an event nowhere but into the order to the host.
@@ -22,6 +23,7 @@ import (
 
 	"muxpost.dev/muxpost/core/dispatch"
 	"muxpost.dev/muxpost/core/lease"
+	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/internal/obs"
 )
 
@@ -32,7 +34,7 @@ const (
 	storing = 1500 * time.Millisecond
 )
 
-// Config is what a Deliverer works with. All fields are required but Resume and Now.
+// Config is what a Deliverer works with. All fields are required but Resume, Shadow and Now.
 type Config struct {
 	Store  Store
 	Host   Host
@@ -44,6 +46,8 @@ type Config struct {
 	Harness string
 	// Resume says whether a session that ended comes back with its conversation.
 	Resume bool
+	// Shadow makes every run look and decide, say what it would do, and do nothing.
+	Shadow bool
 	// Now reads a monotonic clock; time.Now when nil.
 	Now func() time.Time
 }
@@ -92,6 +96,14 @@ func (d *Deliverer) Deliver(ctx context.Context, req Request) (result Result, er
 	if err != nil || found.Outcome.Final() {
 		return resultOf(found), err
 	}
+	failpoint.Hit("dispatcher.deliver.begun")
+	pauses, err := d.config.Store.Paused(ctx, c.WorkItem)
+	if err != nil {
+		return Result{}, err
+	}
+	if len(pauses) > 0 {
+		return newRun(d, c, found, lease.Lease{}, started).postpone(ctx, pauses)
+	}
 	// From here on whoever asked may go away: a lease that was taken for nobody would hold the item back until it ends.
 	detached, stop := context.WithTimeout(context.WithoutCancel(ctx), started.Add(Limit).Sub(d.config.Now()))
 	defer stop()
@@ -105,6 +117,7 @@ func (d *Deliverer) Deliver(ctx context.Context, req Request) (result Result, er
 	if !ok {
 		return resultOf(d.busy(ctx, found)), nil
 	}
+	failpoint.Hit("dispatcher.deliver.leased")
 	// The same end on our own clock. It is counted from before we asked, so it can only be too early.
 	held.Until = asked.Add(lease.Time)
 	return newRun(d, c, found, held, started).run(detached)
@@ -140,5 +153,7 @@ func (d *Deliverer) busy(ctx context.Context, found Delivery) Delivery {
 
 // newRun returns a run that knows nothing yet.
 func newRun(d *Deliverer, c checked, found Delivery, held lease.Lease, started time.Time) *run {
-	return &run{config: &d.config, req: c, delivery: found, lease: held, ends: started.Add(Limit)}
+	r := &run{config: &d.config, req: c, delivery: found, lease: held, ends: started.Add(Limit)}
+	r.facts.Shadow = d.config.Shadow
+	return r
 }

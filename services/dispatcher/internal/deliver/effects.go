@@ -7,32 +7,38 @@ import (
 
 	"muxpost.dev/muxpost/core/dispatch"
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/internal/failpoint"
 )
 
 // lookUp asks the registry, and once more for the delivery: another run may have ended it before this one had the lease.
 func (r *run) lookUp(ctx context.Context) (replayed bool, err error) {
-	found, delivery, err := r.config.Store.Look(ctx, r.req.WorkItem, r.req.DeliveryID)
+	known, err := r.config.Store.Look(ctx, r.req.WorkItem, r.req.DeliveryID)
 	if err != nil {
 		return false, err
 	}
-	r.delivery = delivery
-	if delivery.Outcome.Final() {
+	r.delivery = known.Delivery
+	if r.delivery.Outcome.Final() {
 		return true, nil
 	}
+	found := known.Session
 	if found == nil {
-		r.facts.Registry = dispatch.NoSession
+		r.facts.Registry, r.facts.TargetTaken = dispatch.NoSession, known.TargetOf != ""
 		r.step("look up: no session is recorded")
+		if r.facts.TargetTaken {
+			r.detail = r.req.ref.Target() + " is the session of " + known.TargetOf
+			r.step("look up: %s", r.detail)
+		}
 		return false, nil
 	}
 	r.session, r.facts.Registry = found, dispatch.Recorded
-	r.facts.Resumable = r.resumable()
+	r.facts.Resumable = r.resumable(found.ConversationID)
 	r.step("look up: recorded on %s, incarnation %s", found.Host, orNone(found.Incarnation.Stamp))
 	return false, nil
 }
 
-// resumable says whether the recorded conversation can be asked for.
-func (r *run) resumable() dispatch.Resumable {
-	switch id := r.session.ConversationID; {
+// resumable says whether a conversation can be asked for.
+func (r *run) resumable(id string) dispatch.Resumable {
+	switch {
 	case !r.config.Resume:
 		return dispatch.ResumeOff
 	case id == "":
@@ -52,6 +58,7 @@ func (r *run) probe(ctx context.Context, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	sight := r.config.Host.Probe(ctx, r.req.WorkItem, r.req.DeliveryID)
+	failpoint.Hit("dispatcher.probe.answered")
 	if r.session != nil && sight.Probe != dispatch.ProbeUnreachable && r.session.Host != sight.Host {
 		sight = Sight{Probe: dispatch.ProbeUnreachable, Detail: "the session is recorded on host " + r.session.Host +
 			", and the configured host is " + sight.Host}
@@ -60,6 +67,7 @@ func (r *run) probe(ctx context.Context, timeout time.Duration) {
 	r.facts.Probe, r.facts.Phase, r.facts.JournalUnreadable = sight.Probe, sight.Phase, sight.JournalUnreadable
 	r.step("probe: %s (%s)", probeName(sight.Probe), sight.Detail)
 	if r.session == nil {
+		r.know()
 		return
 	}
 	r.facts.SameIncarnation = sight.Incarnation.Stamp != "" && sight.Incarnation.Stamp == r.session.Incarnation.Stamp &&
@@ -68,6 +76,16 @@ func (r *run) probe(ctx context.Context, timeout time.Duration) {
 		r.stamp = r.session.Incarnation.Stamp
 	}
 	r.learn()
+}
+
+// know tells of a session without a record whose conversation the host knows. A live one is recorded for its stamp.
+func (r *run) know() {
+	gone := r.sight.Probe == dispatch.ProbeDead || r.sight.Probe == dispatch.ProbeAbsent
+	if !gone || r.sight.ConversationID == "" {
+		return
+	}
+	r.facts.HostKnows, r.facts.Resumable = true, r.resumable(r.sight.ConversationID)
+	r.step("the host knows conversation %s of it", r.sight.ConversationID)
 }
 
 // learn takes over what the host knows of our own session and the record does not: many harnesses tell the id of a conversation
@@ -83,7 +101,7 @@ func (r *run) learn() {
 	if h := r.sight.Harness; h != "" && h != r.session.Harness {
 		r.session.Harness, r.learned = h, true
 	}
-	r.facts.Resumable = r.resumable()
+	r.facts.Resumable = r.resumable(r.session.ConversationID)
 }
 
 // start has a session started, after the events that belong to the decision are stored.
@@ -93,6 +111,7 @@ func (r *run) start(ctx context.Context, d dispatch.Decision, timeout time.Durat
 			return err
 		}
 	}
+	failpoint.Hit("dispatcher.spawn.announced")
 	r.started = r.harness()
 	order := SpawnOrder{WorkItem: r.req.WorkItem, Harness: r.started, Reason: d.Reason, Token: r.lease.Token}
 	if r.session != nil {
@@ -108,6 +127,7 @@ func (r *run) start(ctx context.Context, d dispatch.Decision, timeout time.Durat
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	report, err := r.config.Host.Spawn(ctx, order)
+	failpoint.Hit("dispatcher.spawn.answered")
 	if errors.Is(err, fault.Fenced) {
 		return r.fenced(d.Action, err)
 	}
@@ -129,6 +149,7 @@ func (r *run) paste(ctx context.Context, timeout time.Duration) error {
 	report, err := r.config.Host.Paste(ctx, PasteOrder{
 		WorkItem: r.req.WorkItem, DeliveryID: r.req.DeliveryID, Text: r.req.clean, Stamp: r.stamp, Token: r.lease.Token,
 	})
+	failpoint.Hit("dispatcher.paste.answered")
 	if errors.Is(err, fault.Fenced) {
 		return r.fenced(dispatch.PasteText, err)
 	}
@@ -143,7 +164,7 @@ func (r *run) fenced(a dispatch.Action, err error) error {
 	return errHostFenced
 }
 
-// adopt records a living session that was found with our stamp.
+// adopt records a session of ours that was found without a record.
 func (r *run) adopt(ctx context.Context, d dispatch.Decision) error {
 	s := r.fresh()
 	if r.facts.Fresh == dispatch.SpawnOccupied {
@@ -201,7 +222,8 @@ func (r *run) record(ctx context.Context, d dispatch.Decision, s *Session) error
 		r.session = before
 		return err
 	}
-	r.learned, r.facts.Stored = false, true
+	failpoint.Hit("dispatcher.session.recorded")
+	r.learned, r.facts = false, r.facts.WithRecord()
 	r.step("%s: incarnation %s, conversation %s (%s)", d.Action, orNone(s.Incarnation.Stamp), orNone(s.ConversationID), d.Reason)
 	return nil
 }
@@ -212,8 +234,11 @@ func (r *run) save(ctx context.Context, c Change) error {
 
 // harness is what a session is started with: the recorded one, else the one that was asked for, else the configured one.
 func (r *run) harness() string {
-	if r.session != nil && r.session.Harness != "" {
+	switch {
+	case r.session != nil && r.session.Harness != "":
 		return r.session.Harness
+	case r.session == nil && r.facts.HostKnows && r.sight.Harness != "":
+		return r.sight.Harness
 	}
 	if r.req.Harness != "" {
 		return r.req.Harness

@@ -22,6 +22,7 @@ const (
 	fieldResumed        = "resumed"
 	fieldConversationID = "conversation_id"
 	fieldIncarnation    = obs.KeyIncarnation
+	fieldWho            = "who"
 )
 
 // events returns a decision's events with their fields. They are stored with the change that they tell of, so they are made once
@@ -58,7 +59,8 @@ func (r *run) fields(t dispatch.EventType, d dispatch.Decision, detail, remedy s
 		f[fieldReason], f[fieldConversationID] = string(d.Reason), r.conversation()
 	case dispatch.SessionRegistered:
 		f[fieldReason], f[fieldIncarnation] = string(d.Reason), r.session.Incarnation.Stamp
-	case dispatch.DispatchQueued, dispatch.SessionRespawnAverted:
+	case dispatch.DispatchQueued, dispatch.SessionRespawnAverted, dispatch.DispatchPaused, dispatch.DispatchUnpaused,
+		dispatch.DispatchReopened:
 	}
 	return f
 }

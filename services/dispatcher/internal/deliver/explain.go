@@ -54,6 +54,8 @@ func (r *run) reason(reason dispatch.Reason) (text, remedy string) {
 	case dispatch.ReasonSessionHolds:
 		return "the agent lives and cannot take it now",
 			"it goes in by itself once that has passed; a draft or a dialog waits for a person: " + look
+	case dispatch.ReasonBusy:
+		return "the agent is at work on a turn, and takes the next message after it", "it goes in by itself afterwards"
 	case dispatch.ReasonNotReady:
 		return "the agent lives and its composer is not there yet", "if this lasts, " + look
 	case dispatch.ReasonHostUnreachable:
@@ -86,16 +88,87 @@ func (r *run) reason(reason dispatch.Reason) (text, remedy string) {
 		return "the session's name belongs to something that is not ours or cannot be cleared; nothing was killed", r.freeing()
 	case dispatch.ReasonSpawnForbidden:
 		return "policy allows no first session for this event", "start a session for the work item by hand, or change the policy"
+	case dispatch.ReasonTargetCollision:
+		return "another work item has a session of the same name, and two never share one; nothing was started",
+			"this should not happen by chance: report it, with both work items"
+	case dispatch.ReasonPaused:
+		return r.pausedBy()
+	case dispatch.ReasonShadow:
+		return "the dispatcher runs in shadow mode and does nothing; it would",
+			"to have it done, set dispatcher.shadow to false and restart the dispatcher"
 	case dispatch.ReasonLeaseHeld:
 		return "another run is at work on this work item", ""
 	case dispatch.ReasonDeadline:
 		return "the time for one call ran out, and asking again goes on", ""
 	case dispatch.ReasonNone, dispatch.ReasonStart, dispatch.ReasonFirst, dispatch.ReasonNoConversation, dispatch.ReasonByConfiguration,
 		dispatch.ReasonCannotResume, dispatch.ReasonBadConversationID, dispatch.ReasonResumeFailed, dispatch.ReasonStarted,
-		dispatch.ReasonStampProvesOurs, dispatch.ReasonAnotherIncarnation, dispatch.ReasonSessionLives, dispatch.ReasonOccupantLives:
-		// These are reasons of steps, which no outcome has.
+		dispatch.ReasonStampProvesOurs, dispatch.ReasonAnotherIncarnation, dispatch.ReasonSessionLives, dispatch.ReasonOccupantLives,
+		dispatch.ReasonConversationKnown, dispatch.ReasonReopened:
+		// These are reasons of steps and of an operator's act, which no run ends with.
 	}
 	return string(reason), ""
+}
+
+// pausedBy says who holds the item back, since when and why, and which commands end that.
+func (r *run) pausedBy() (text, remedy string) {
+	var texts, commands []string
+	for _, p := range r.pauses {
+		what, scope := "deliveries of all work items are paused", "--all"
+		if p.WorkItem != "" {
+			what, scope = "deliveries of this work item are paused", shellQuote(p.WorkItem)
+		}
+		what += " since " + p.Since.UTC().Format("2006-01-02 15:04:05 MST")
+		if p.Who != "" {
+			what += " by " + p.Who
+		}
+		if p.Reason != "" {
+			what += " (" + p.Reason + ")"
+		}
+		texts, commands = append(texts, what), append(commands, "`muxpost unpause "+scope+"`")
+	}
+	if len(texts) == 0 {
+		return "deliveries are paused", "`muxpost status` shows the pauses"
+	}
+	return strings.Join(texts, ", and "), "it goes in by itself after " + strings.Join(commands, " and ")
+}
+
+// rehearsed tells of what shadow mode did not do, in a step each and all in one line.
+func (r *run) rehearsed(withheld []dispatch.Decision) string {
+	var words []string
+	for _, d := range withheld {
+		words = append(words, r.withheld(d))
+		r.step("would %s", words[len(words)-1])
+	}
+	return strings.Join(words, ", then ")
+}
+
+// withheld says in words what shadow mode did not do.
+func (r *run) withheld(d dispatch.Decision) string {
+	text := d.Action.String()
+	switch d.Action {
+	case dispatch.Adopt:
+		text = "record the session that was found"
+	case dispatch.Heal:
+		text = "bring the record up to date with the living session"
+	case dispatch.Register:
+		text = "record the session that was started"
+	case dispatch.SpawnResume:
+		text = "start the session again with its conversation"
+	case dispatch.SpawnFresh:
+		text = "start a session with a new conversation"
+	case dispatch.PasteText:
+		text = "paste into the living session"
+		if r.facts.Probe == dispatch.ProbeUnknown {
+			text = "try to paste into the session, which may live"
+		}
+	case dispatch.Finish:
+		return "end it as " + outcomeLine(d)
+	case dispatch.LookUp, dispatch.ProbeHost:
+	}
+	if d.WithPrompt {
+		text += ", the event as its first prompt"
+	}
+	return text + " (" + string(d.Reason) + ")"
 }
 
 // freeing is the command that frees the session's name.

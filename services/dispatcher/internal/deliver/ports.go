@@ -15,14 +15,36 @@ type Store interface {
 	Begin(ctx context.Context, d Delivery, queued Event) (Delivery, error)
 	// TakeLease takes the lease of a work item for lease.Time with a new token; false when another holder has it.
 	TakeLease(ctx context.Context, workItem, holder string) (lease.Lease, bool, error)
-	// Look returns the session of a work item (nil when none is recorded) and the delivery as they stand.
-	Look(ctx context.Context, workItem, deliveryID string) (*Session, Delivery, error)
+	// Look returns what is recorded of a work item and of a delivery of it.
+	Look(ctx context.Context, workItem, deliveryID string) (Known, error)
+	// Delivery returns one delivery; one that is not known is fault.NotFound.
+	Delivery(ctx context.Context, id string) (Delivery, error)
 	// Save makes a change, all of it or nothing, provided that the lease's token is still the item's. Otherwise it is
 	// fault.Fenced, ReasonLeaseLost. A change with an outcome gives the lease back and sets the outcome's
 	// UpdatedAt.
 	Save(ctx context.Context, l lease.Lease, workItem string, c Change) error
 	// Release gives the lease back if the token is still the item's.
 	Release(ctx context.Context, workItem string, l lease.Lease) error
+	// Paused returns the pauses that hold back a work item: its own, that of all, both or none.
+	Paused(ctx context.Context, workItem string) ([]Pause, error)
+	// Postpone stores an outcome that needed no lease and sets its UpdatedAt, unless the delivery has ended or a run is at work on
+	// the item: then it changes nothing and reports false.
+	Postpone(ctx context.Context, d *Delivery) (bool, error)
+	// Pause makes a pause with its event, or returns the one that stands, and then false.
+	Pause(ctx context.Context, p Pause, told Event) (Pause, bool, error)
+	// Unpause ends the pause of a work item (empty for all) with its event; false when none stands.
+	Unpause(ctx context.Context, workItem string, told Event) (Pause, bool, error)
+	// Reopen stores an outcome in place of dropped, with its event; false when the delivery is not dropped (any more).
+	Reopen(ctx context.Context, d *Delivery, told Event) (bool, error)
+}
+
+// Known is what is recorded of a work item and of a delivery of it.
+type Known struct {
+	Delivery Delivery
+	// Session is nil when none is recorded. Then TargetOf is another work item whose session is recorded under the name that this
+	// one's would have; empty when there is none, as there should be.
+	Session  *Session
+	TargetOf string
 }
 
 // Change is what one step changes, together with the events that tell of it.

@@ -98,6 +98,17 @@ func (s *Session) converse(id string) bool {
 	return true
 }
 
+// Pause is an operator's word that no delivery is begun.
+type Pause struct {
+	// WorkItem is what it holds back; empty for all.
+	WorkItem string
+	// Reason and Who are what the operator said; either may be empty.
+	Reason string
+	Who    string
+	// Since is on the database's clock.
+	Since time.Time
+}
+
 // Event is something that people can follow. Sequence and Time are given by the store.
 type Event struct {
 	Sequence   int64
@@ -113,6 +124,8 @@ type Event struct {
 type DeliveryQuery struct {
 	// WorkItem chooses those of one item; empty for all.
 	WorkItem string
+	// Outcome chooses those with one outcome; nil for all.
+	Outcome *dispatch.Outcome
 	// BeforeTime and BeforeID are those of the last delivery already seen; zero for the newest.
 	BeforeTime time.Time
 	BeforeID   string
@@ -126,6 +139,14 @@ type SessionQuery struct {
 	WorkItem string
 	// After is the last work item already seen; empty for the first.
 	After string
+	// Limit is the most that is returned.
+	Limit int
+}
+
+// PauseQuery chooses pauses: that of all first, then by work item.
+type PauseQuery struct {
+	// After is the last work item already seen; nil for the beginning.
+	After *string
 	// Limit is the most that is returned.
 	Limit int
 }

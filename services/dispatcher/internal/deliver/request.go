@@ -45,8 +45,7 @@ func check(r Request) (checked, error) {
 	}
 	switch {
 	case !session.ValidDeliveryID(r.DeliveryID):
-		return checked{}, fault.New(fault.Invalid, fault.ReasonBadDeliveryID,
-			"the delivery id must have 8 to 64 characters of a-z, 0-9, - and _, and begin with a letter or digit")
+		return checked{}, errDeliveryID()
 	case !r.Kind.Valid():
 		return checked{}, fault.New(fault.Invalid, fault.ReasonBadArgument, "the kind of event is missing or not known").
 			WithRemedy("say opened, comment or message")
@@ -64,6 +63,11 @@ func check(r Request) (checked, error) {
 	}
 	r.WorkItem = ref.String()
 	return checked{Request: r, ref: ref, clean: clean}, nil
+}
+
+func errDeliveryID() error {
+	return fault.New(fault.Invalid, fault.ReasonBadDeliveryID,
+		"the delivery id must have 8 to 64 characters of a-z, 0-9, - and _, and begin with a letter or digit")
 }
 
 func printable(s string) bool {

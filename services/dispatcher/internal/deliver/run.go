@@ -9,6 +9,7 @@ import (
 	"muxpost.dev/muxpost/core/dispatch"
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/lease"
+	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/internal/obs"
 )
 
@@ -37,6 +38,8 @@ type run struct {
 	trace string
 
 	facts dispatch.Facts
+	// pauses are those that hold the item back.
+	pauses []Pause
 	// session is the record, brought up to date in memory; learned says that it differs from what is stored.
 	session *Session
 	learned bool
@@ -127,20 +130,40 @@ func (r *run) perform(ctx context.Context, d dispatch.Decision, timeout time.Dur
 	return false, nil
 }
 
+// postpone answers for a delivery that operators hold back, without a lease: nobody is asked about it and nothing is done. A run
+// that is under way keeps the record.
+func (r *run) postpone(ctx context.Context, pauses []Pause) (Result, error) {
+	r.trace, r.facts.Paused, r.pauses = obs.TraceID(ctx), true, pauses
+	d := dispatch.Decide(r.facts)
+	out := r.delivery
+	out.Outcome, out.Reason, out.How = d.Outcome, d.Reason, d.How
+	out.Detail, out.Remedy = r.explain(d)
+	r.step("%s", outcomeLine(d))
+	out.Steps = r.steps
+	r.decided(ctx, d)
+	_, err := r.config.Store.Postpone(ctx, &out)
+	return resultOf(out), err
+}
+
 // finish stores the outcome with its events and gives the lease back.
 func (r *run) finish(ctx context.Context, d dispatch.Decision) (Result, error) {
 	out := r.delivery
+	if len(d.Withheld) > 0 {
+		r.detail = r.rehearsed(d.Withheld)
+	}
 	out.Outcome, out.Reason, out.How = d.Outcome, d.Reason, d.How
 	out.Detail, out.Remedy = r.explain(d)
 	out.Host, out.Harness, out.ConversationID = r.hostName(), r.shownHarness(), r.conversation()
 	r.step("%s", outcomeLine(d))
 	out.Steps = r.steps
 	change := Change{Outcome: &out, Events: r.events(d, out.Detail, out.Remedy)}
-	if r.learned {
+	if r.learned && !r.facts.Shadow {
 		change.Session = r.session
 	}
 	r.decided(ctx, d)
+	failpoint.Hit("dispatcher.outcome.decided")
 	err := r.config.Store.Save(ctx, r.lease, r.req.WorkItem, change)
+	failpoint.Hit("dispatcher.outcome.saved")
 	if errors.Is(err, fault.Fenced) {
 		return r.lost(ctx), nil
 	}

@@ -41,7 +41,7 @@ func TestDeliver_ReplaysWhatEnded(t *testing.T) {
 
 func TestDeliver_DecidesAgainWhatDidNotEnd(t *testing.T) {
 	b := newBench(delivertest.World{Unreachable: true}, nil)
-	if got := b.ask(t, id); got.Delivery.Outcome != dispatch.Waiting || got.LookAgain == 0 {
+	if got := b.ask(t, id); got.Delivery.Outcome != dispatch.Waiting {
 		t.Fatalf("%+v", got)
 	}
 	b.host.Change(func(w *delivertest.World) { w.Unreachable, w.State = false, session.Absent })
@@ -89,7 +89,7 @@ func TestDeliver_RefusesBadRequests(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, row.want)
 		}
 	}
-	if d := b.store.Delivery(id); d.ID != "" {
+	if d := b.store.Stored(id); d.ID != "" {
 		t.Errorf("a refused request was stored: %+v", d)
 	}
 }
@@ -170,7 +170,7 @@ func TestDeliver_FinishesAnActWhoseCallerWentAway(t *testing.T) {
 		if err != nil || result.Delivery.Outcome != dispatch.Delivered {
 			t.Errorf("%+v, %v", result, err)
 		}
-		if d := b.store.Delivery(id); d.Outcome != dispatch.Delivered {
+		if d := b.store.Stored(id); d.Outcome != dispatch.Delivered {
 			t.Errorf("stored %+v", d)
 		}
 	})
@@ -213,7 +213,7 @@ func TestDeliver_OneRunAtATime(t *testing.T) {
 				t.Errorf("%s meanwhile: %+v", other, got)
 			}
 		}
-		if d := b.store.Delivery("delivery-2"); d.Reason != dispatch.ReasonStart {
+		if d := b.store.Stored("delivery-2"); d.Reason != dispatch.ReasonStart {
 			t.Errorf("the waiting one was stored as %s", d.Reason)
 		}
 		close(gate)

@@ -133,7 +133,7 @@ func (r row) check(t *testing.T) {
 	if lineage := strings.Join(record.Lineage, " "); record.ConversationID != r.conversation || lineage != r.lineage {
 		t.Errorf("the record has %q after %q, want %q after %q", record.ConversationID, lineage, r.conversation, r.lineage)
 	}
-	if stored := b.store.Delivery(id); stored.Outcome != d.Outcome || stored.Detail == "" {
+	if stored := b.store.Stored(id); stored.Outcome != d.Outcome || stored.Detail == "" {
 		t.Errorf("stored %+v", stored)
 	}
 	r.checkWords(t, b, d)
@@ -173,6 +173,7 @@ const (
 	succeeded = "dispatch.succeeded"
 	failed    = "dispatch.failed"
 	dropped   = "dispatch.dropped"
+	adopted   = "session.registered session.respawned " + succeeded
 )
 
 func deliverRows() []row {
@@ -188,8 +189,25 @@ func deliverRows() []row {
 	return []row{
 		{name: "none, absent: first spawn", world: w{State: session.Absent}, outcome: dispatch.Delivered, how: dispatch.HowSpawned,
 			events: "session.spawned " + succeeded, prompts: 1, fresh: 1, conversation: "fresh-1"},
-		{name: "none, dead: first spawn", world: dead(w{}), outcome: dispatch.Delivered, how: dispatch.HowSpawned,
+		{name: "none, dead: first spawn", world: w{State: session.Dead, Stamp: "old"}, outcome: dispatch.Delivered, how: dispatch.HowSpawned,
 			events: "session.spawned " + succeeded, prompts: 1, fresh: 1, conversation: "fresh-1"},
+		{name: "none, dead, the host knows its conversation: adopted and resumed", world: dead(w{}), outcome: dispatch.Delivered,
+			how: dispatch.HowResumed, events: adopted, prompts: 1, resumed: 1, conversation: "c1"},
+		{name: "none, absent, the host knows its conversation: adopted and resumed", world: w{State: session.Absent, Harness: "other",
+			Conversation: "c1"}, outcome: dispatch.Delivered, how: dispatch.HowResumed, events: adopted, prompts: 1, resumed: 1,
+			conversation: "c1"},
+		{name: "none, dead after the submit, the host knows: resumed without it, then settled", world: dead(w{Phases: map[string]session.Phase{
+			id: session.Submitted}}), outcome: dispatch.Delivered, how: dispatch.HowResumed, events: adopted, resumed: 1, conversation: "c1"},
+		{name: "none, dead, the host knows, the resume dies: fresh", world: dead(w{ResumeEnds: dispatch.SpawnDied}), outcome: dispatch.Delivered,
+			how: dispatch.HowFresh, events: "session.registered session.resume_failed session.respawned " + succeeded, typed: 1, fresh: 1,
+			conversation: "fresh-1", lineage: "c1"},
+		{name: "none, dead, the host knows, its harness cannot resume: fresh", world: dead(w{Resumes: map[string]bool{"claude": false}}),
+			outcome: dispatch.Delivered, how: dispatch.HowFresh, events: "session.registered session.resume_failed session.respawned " + succeeded,
+			prompts: 1, fresh: 1, conversation: "fresh-1", lineage: "c1"},
+		{name: "none, dead, the host knows, and it lives again: averted", world: dead(w{}), before: at("spawn", func(w *delivertest.World) {
+			w.State, w.Stamp = session.Live, "back"
+		}), outcome: dispatch.Delivered, how: dispatch.HowAverted,
+			events: "session.registered session.respawn_averted " + succeeded, typed: 1, conversation: "c1"},
 		{name: "none, absent, started and not seen yet", world: w{State: session.Absent, NoEvidence: true}, outcome: dispatch.InProgress,
 			reason: dispatch.ReasonStarting, events: "session.spawned", prompts: 1, fresh: 1, conversation: "fresh-1"},
 		{name: "none, live, ours: adopt and paste", world: live(w{}), outcome: dispatch.Delivered, how: dispatch.HowPasted,

@@ -106,7 +106,7 @@ func TestDeliver_ALeaseLostMeanwhileStoresNothing(t *testing.T) {
 		if got.Delivery.Outcome != dispatch.Waiting || got.Delivery.Reason != dispatch.ReasonLeaseHeld || got.LookAgain == 0 {
 			t.Errorf("lost after the %s: %+v", act, got)
 		}
-		if d := b.store.Delivery(id); d.Outcome != dispatch.InProgress || d.Reason != dispatch.ReasonStart {
+		if d := b.store.Stored(id); d.Outcome != dispatch.InProgress || d.Reason != dispatch.ReasonStart {
 			t.Errorf("lost after the %s, and stored %+v", act, d)
 		}
 	}

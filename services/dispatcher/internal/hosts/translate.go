@@ -152,8 +152,11 @@ func pasteOf(a *tmuxdv1.PasteResponse) (dispatch.Paste, string) {
 	case *tmuxdv1.PasteResponse_AlreadyDelivered:
 		return dispatch.PasteAlready, evidenceOf(v.AlreadyDelivered.GetEvidence())
 	case *tmuxdv1.PasteResponse_Held:
-		if v.Held.GetReason() == tmuxdv1.HoldReason_HOLD_REASON_NOT_READY {
+		switch v.Held.GetReason() {
+		case tmuxdv1.HoldReason_HOLD_REASON_NOT_READY:
 			return dispatch.PasteNotReady, plain(v.Held.GetDetail())
+		case tmuxdv1.HoldReason_HOLD_REASON_BUSY:
+			return dispatch.PasteBusy, plain(v.Held.GetDetail())
 		}
 		return dispatch.PasteHeld, also(word(v.Held.GetReason().String(), "HOLD_REASON_"), plain(v.Held.GetDetail()))
 	case *tmuxdv1.PasteResponse_Refused:

@@ -70,8 +70,11 @@ func TestPaste_TranslatesEveryVerdict(t *testing.T) {
 	}
 	for number := range tmuxdv1.HoldReason_name {
 		want := dispatch.PasteHeld
-		if tmuxdv1.HoldReason(number) == tmuxdv1.HoldReason_HOLD_REASON_NOT_READY {
+		switch tmuxdv1.HoldReason(number) {
+		case tmuxdv1.HoldReason_HOLD_REASON_NOT_READY:
 			want = dispatch.PasteNotReady
+		case tmuxdv1.HoldReason_HOLD_REASON_BUSY:
+			want = dispatch.PasteBusy
 		}
 		rows = append(rows, row{held(tmuxdv1.HoldReason(number)), want})
 	}

@@ -31,9 +31,13 @@ const (
 	probesAtOnce = 16
 )
 
-// Deliverer makes deliveries.
+// Deliverer makes deliveries, and takes operators' words on them.
 type Deliverer interface {
 	Deliver(ctx context.Context, r deliver.Request) (deliver.Result, error)
+	Pause(ctx context.Context, p deliver.Pause) (stands deliver.Pause, made bool, err error)
+	Unpause(ctx context.Context, workItem, who string) (ended deliver.Pause, stood bool, err error)
+	Reopen(ctx context.Context, id, who string) (d deliver.Delivery, reopened bool, err error)
+	Shadow() bool
 }
 
 // Records lists what is stored. A delivery that is not known is fault.NotFound.
@@ -42,6 +46,7 @@ type Records interface {
 	Deliveries(ctx context.Context, q deliver.DeliveryQuery) ([]deliver.Delivery, error)
 	Sessions(ctx context.Context, q deliver.SessionQuery) ([]deliver.Session, error)
 	Events(ctx context.Context, q deliver.EventQuery) ([]deliver.Event, error)
+	Pauses(ctx context.Context, q deliver.PauseQuery) ([]deliver.Pause, error)
 }
 
 // Prober says what the host knows of a session now.
@@ -94,6 +99,9 @@ func (s *Server) ListDeliveries(ctx context.Context, r *dispatcherv1.ListDeliver
 		return nil, err
 	}
 	q := deliver.DeliveryQuery{WorkItem: item, Limit: limit + 1}
+	if q.Outcome, err = wantedOutcome(r.GetOutcome()); err != nil {
+		return nil, err
+	}
 	if q.BeforeTime, q.BeforeID, err = readDeliveryToken(r.GetPageToken()); err != nil {
 		return nil, err
 	}
@@ -149,9 +157,9 @@ func (s *Server) probe(ctx context.Context, sessions []*dispatcherv1.Session) {
 	for _, record := range sessions {
 		group.Go(func() error {
 			sight := s.prober.Probe(ctx, record.GetWorkItem(), "")
-			record.State, record.StateDetail = stateOf(sight.Probe), sight.Detail
+			record.State, record.StateDetail, record.Flags = stateOf(sight.Probe), sight.Detail, flagsOf(sight.Probe)
 			if sight.Host != record.GetHost() && sight.Probe != dispatch.ProbeUnreachable {
-				record.State = dispatcherv1.SessionState_SESSION_STATE_UNKNOWN
+				record.State, record.Flags = dispatcherv1.SessionState_SESSION_STATE_UNKNOWN, nil
 				record.StateDetail = "it is recorded on another host than the configured one, " + sight.Host
 			}
 			return nil

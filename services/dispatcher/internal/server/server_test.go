@@ -21,6 +21,8 @@ type records struct {
 	deliveries []deliver.Delivery
 	sessions   []deliver.Session
 	events     deliver.EventQuery
+	asked      deliver.DeliveryQuery
+	pauses     []deliver.Pause
 }
 
 func (r *records) Delivery(_ context.Context, id string) (deliver.Delivery, error) {
@@ -28,6 +30,7 @@ func (r *records) Delivery(_ context.Context, id string) (deliver.Delivery, erro
 }
 
 func (r *records) Deliveries(_ context.Context, q deliver.DeliveryQuery) ([]deliver.Delivery, error) {
+	r.asked = q
 	for i, d := range r.deliveries {
 		if q.BeforeID == "" {
 			return r.deliveries[:min(q.Limit, len(r.deliveries))], nil
@@ -44,6 +47,15 @@ func (r *records) Sessions(_ context.Context, q deliver.SessionQuery) (out []del
 	for _, s := range r.sessions {
 		if s.WorkItem > q.After && (q.WorkItem == "" || q.WorkItem == s.WorkItem) && len(out) < q.Limit {
 			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+func (r *records) Pauses(_ context.Context, q deliver.PauseQuery) (out []deliver.Pause, err error) {
+	for _, p := range r.pauses {
+		if (q.After == nil || p.WorkItem > *q.After) && len(out) < q.Limit {
+			out = append(out, p)
 		}
 	}
 	return out, nil

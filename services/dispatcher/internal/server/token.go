@@ -15,6 +15,7 @@ import (
 const (
 	deliveryPrefix = "d1|"
 	sessionPrefix  = "s1|"
+	pausePrefix    = "p1|"
 	maxToken       = 1024
 )
 
@@ -78,4 +79,23 @@ func readSessionToken(token string) (item string, err error) {
 		return "", badToken()
 	}
 	return ref.String(), nil
+}
+
+func pauseToken(item string) string { return encode(pausePrefix + item) }
+
+// readPauseToken reads a token, whose item may be empty: that is the pause of all. No token is nil.
+func readPauseToken(token string) (*string, error) {
+	if token == "" {
+		return nil, nil //nolint:nilnil // No position is what nil stands for.
+	}
+	text, err := decode(token, pausePrefix)
+	if err != nil || text == "" {
+		return &text, err
+	}
+	ref, err := workitem.Parse(text)
+	if err != nil {
+		return nil, badToken()
+	}
+	text = ref.String()
+	return &text, nil
 }

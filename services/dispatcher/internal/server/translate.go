@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"muxpost.dev/muxpost/core/dispatch"
+	"muxpost.dev/muxpost/core/fault"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
 )
@@ -56,6 +57,19 @@ func outcomeOf(o dispatch.Outcome) dispatcherv1.Outcome {
 	return dispatcherv1.Outcome_OUTCOME_UNSPECIFIED
 }
 
+// wantedOutcome reads the outcome that a list is narrowed to; nil for one that is not said.
+func wantedOutcome(o dispatcherv1.Outcome) (*dispatch.Outcome, error) {
+	if o == dispatcherv1.Outcome_OUTCOME_UNSPECIFIED {
+		return nil, nil //nolint:nilnil // No outcome is what nil stands for.
+	}
+	for _, known := range dispatch.Outcomes() {
+		if outcomeOf(known) == o {
+			return &known, nil
+		}
+	}
+	return nil, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "outcome %d is not known", o)
+}
+
 func howOf(h dispatch.How) dispatcherv1.How {
 	switch h {
 	case dispatch.HowPasted:
@@ -85,6 +99,20 @@ func stateOf(p dispatch.Probe) dispatcherv1.SessionState {
 	case dispatch.ProbeUnknown, dispatch.ProbeUnreachable, dispatch.ProbeNotAsked:
 	}
 	return dispatcherv1.SessionState_SESSION_STATE_UNKNOWN
+}
+
+func flagsOf(p dispatch.Probe) []dispatcherv1.SessionFlag {
+	switch p {
+	case dispatch.ProbeForeign:
+		return []dispatcherv1.SessionFlag{dispatcherv1.SessionFlag_SESSION_FLAG_FOREIGN}
+	case dispatch.ProbeDetached:
+		return []dispatcherv1.SessionFlag{dispatcherv1.SessionFlag_SESSION_FLAG_DETACHED}
+	case dispatch.ProbeGuests:
+		return []dispatcherv1.SessionFlag{dispatcherv1.SessionFlag_SESSION_FLAG_GUESTS}
+	case dispatch.ProbeNotAsked, dispatch.ProbeUnreachable, dispatch.ProbeUnknown, dispatch.ProbeLive, dispatch.ProbeDead,
+		dispatch.ProbeAbsent:
+	}
+	return nil
 }
 
 func deliveryOf(d deliver.Delivery) *dispatcherv1.Delivery {

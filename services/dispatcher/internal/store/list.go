@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"muxpost.dev/muxpost/core/dispatch"
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
 )
@@ -42,6 +43,11 @@ func (f *filter) and(wanted bool, condition, name string, value any) {
 func (s *Store) Deliveries(ctx context.Context, q deliver.DeliveryQuery) ([]deliver.Delivery, error) {
 	f := newFilter(q.Limit)
 	f.and(q.WorkItem != "", "work_item = @work_item", "work_item", q.WorkItem)
+	if q.Outcome != nil {
+		// That it is not delivered is said once more, in the words of the index that has the others.
+		f.and(*q.Outcome != dispatch.Delivered, "outcome <> 'delivered' and outcome = @outcome", "outcome", q.Outcome.String())
+		f.and(*q.Outcome == dispatch.Delivered, "outcome = @outcome", "outcome", q.Outcome.String())
+	}
 	f.and(q.BeforeID != "", "(created_at, delivery_id) < (@time, @id)", "id", q.BeforeID)
 	f.args["time"] = q.BeforeTime
 	return many(s, ctx, fmt.Sprintf("select %s from dispatcher.deliveries where %s order by created_at desc, delivery_id desc limit @limit",

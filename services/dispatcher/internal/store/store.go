@@ -95,21 +95,25 @@ func (s *Store) TakeLease(ctx context.Context, workItem, holder string) (lease.L
 const lookSQL = `
 select ` + deliveryColumns + ` from dispatcher.deliveries where delivery_id = @delivery_id`
 
-// Look returns the session of a work item, nil when none is recorded, and a delivery of it, as they stand.
-func (s *Store) Look(ctx context.Context, workItem, deliveryID string) (*deliver.Session, deliver.Delivery, error) {
-	d, err := s.Delivery(ctx, deliveryID)
+// Look returns what is recorded of a work item and of a delivery of it, as they stand.
+func (s *Store) Look(ctx context.Context, workItem, deliveryID string) (known deliver.Known, err error) {
+	if known.Delivery, err = s.Delivery(ctx, deliveryID); err != nil {
+		return known, err
+	}
+	// The session of the item, or whose the name is that it would have: names are unique, so these are two rows at most.
+	found, err := many(s, ctx, "select "+sessionColumns+" from dispatcher.sessions where work_item = @work_item or target = @target",
+		scanSession, pgx.NamedArgs{"work_item": workItem, "target": known.Delivery.Target})
 	if err != nil {
-		return nil, deliver.Delivery{}, err
+		return known, err
 	}
-	found, err := one(s, ctx, "select "+sessionColumns+" from dispatcher.sessions where work_item = @work_item", scanSession,
-		pgx.NamedArgs{"work_item": workItem})
-	if errors.Is(err, fault.NotFound) {
-		return nil, d, nil
+	for _, record := range found {
+		if record.WorkItem == workItem {
+			known.Session, known.TargetOf = &record, ""
+			return known, nil
+		}
+		known.TargetOf = record.WorkItem
 	}
-	if err != nil {
-		return nil, deliver.Delivery{}, err
-	}
-	return &found, d, nil
+	return known, nil
 }
 
 // Release gives a lease back if its token is still the item's.

@@ -257,7 +257,8 @@ func TestSave_KeepsSessionOutcomeAndEventsTogether(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	found, got, err := s.Look(t.Context(), item, d.ID)
+	known, err := s.Look(t.Context(), item, d.ID)
+	found, got := known.Session, known.Delivery
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +304,8 @@ func TestSave_UnderALostLeaseChangesNothing(t *testing.T) {
 	if err := s.Release(t.Context(), item, old); err != nil {
 		t.Fatal(err)
 	}
-	found, got, err := s.Look(t.Context(), item, d.ID)
+	known, err := s.Look(t.Context(), item, d.ID)
+	found, got := known.Session, known.Delivery
 	if err != nil || found != nil || got.Outcome != dispatch.InProgress {
 		t.Errorf("session %+v, delivery %+v, %v", found, got, err)
 	}

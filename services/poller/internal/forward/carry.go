@@ -10,16 +10,19 @@ import (
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/ledger"
+	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/internal/obs"
 )
 
 // carry asks about one event and writes down what came of it.
 func (f *Forwarder) carry(ctx context.Context, c Claim) {
+	failpoint.Hit("poller.forward.claimed")
 	ctx = obs.Extract(ctx, c.Traceparent)
 	ctx, end := obs.Start(ctx, f.config.Tracer, "forward.Deliver", slog.String(obs.KeyDeliveryID, c.DeliveryID),
 		slog.String(obs.KeyWorkItem, c.WorkItem), slog.String(obs.KeyEvent, c.Kind))
 	asking, cancel := context.WithTimeout(ctx, DeliverTime)
 	o, err := f.config.Deliverer.Deliver(asking, c)
+	failpoint.Hit("poller.forward.answered")
 	cancel()
 	if ctx.Err() != nil {
 		// Called off by the stop: what came of it is asked again by whoever claims it next.
@@ -31,6 +34,7 @@ func (f *Forwarder) carry(ctx context.Context, c Claim) {
 		o = outcomeOf(err)
 	}
 	err = errors.Join(err, f.finish(ctx, c, o))
+	failpoint.Hit("poller.forward.finished")
 	end(err)
 }
 

@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,9 +72,16 @@ type Outcome struct {
 	After time.Duration
 }
 
+// Rearmer has events that gave up tried again when another version sees their items.
+type Rearmer interface {
+	// See re-arms what is to be re-armed of items that this process did not see before, and returns those that had any.
+	See(ctx context.Context, items []string) ([]string, error)
+}
+
 // Config is what a Forwarder is made from. All but Wake and Grace are required.
 type Config struct {
 	Ledger    Ledger
+	Rearmer   Rearmer
 	Deliverer Deliverer
 	// Workers is how many events are asked about at once.
 	Workers int
@@ -179,7 +187,7 @@ func (f *Forwarder) fill(ctx context.Context, c *crew) error {
 	if n <= 0 || over(ctx) {
 		return nil
 	}
-	claims, err := f.config.Ledger.Claim(ctx, n)
+	claims, err := f.claim(ctx, n)
 	f.reportLedger(ctx, err)
 	for _, claim := range claims {
 		if over(ctx) {
@@ -190,6 +198,33 @@ func (f *Forwarder) fill(ctx context.Context, c *crew) error {
 		c.start(func(ctx context.Context) { f.carry(ctx, claim) })
 	}
 	return err
+}
+
+// claim claims up to n events. Those of an item of which something was re-armed just now are given back unasked and claimed anew:
+// what was re-armed may come first.
+func (f *Forwarder) claim(ctx context.Context, n int) (kept []Claim, err error) {
+	for len(kept) < n {
+		claims, err := f.config.Ledger.Claim(ctx, n-len(kept))
+		if err != nil || len(claims) == 0 {
+			return kept, err
+		}
+		items := make([]string, len(claims))
+		for i, c := range claims {
+			items[i] = c.WorkItem
+		}
+		rearmed, err := f.config.Rearmer.See(ctx, items)
+		for _, c := range claims {
+			if slices.Contains(rearmed, c.WorkItem) {
+				f.release(ctx, c)
+			} else {
+				kept = append(kept, c)
+			}
+		}
+		if err != nil || len(rearmed) == 0 {
+			return kept, err
+		}
+	}
+	return kept, nil
 }
 
 // over reports whether it is time to stop.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -38,6 +39,16 @@ type fakeLedger struct {
 	rows     []*row
 	err      error
 	released int
+	see      func([]string) []string // what a rearmer would re-arm
+}
+
+func (l *fakeLedger) See(_ context.Context, items []string) ([]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.see == nil {
+		return nil, nil
+	}
+	return l.see(items), nil
 }
 
 func newLedger(n int) *fakeLedger {
@@ -115,7 +126,7 @@ func newForwarder(l *fakeLedger, d deliverFunc, log *bytes.Buffer) *Forwarder {
 	if log != nil {
 		logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	return New(Config{Ledger: l, Deliverer: d, Workers: 4, Logger: logger, Tracer: noop.NewTracerProvider().Tracer("")})
+	return New(Config{Ledger: l, Rearmer: l, Deliverer: d, Workers: 4, Logger: logger, Tracer: noop.NewTracerProvider().Tracer("")})
 }
 
 func equal(t *testing.T, what string, got, want any) {
@@ -331,5 +342,35 @@ func TestDrain_DoesNotWaitForADispatcherThatIsAway(t *testing.T) {
 		if silent := f.Totals().Silent; silent == 0 || silent == 9 {
 			t.Errorf("asked %d times", silent)
 		}
+	})
+}
+
+func TestClaim_WhatIsRearmedSendsItsItemsClaimsBackUnasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger(3)
+		l.rows[2].claim.WorkItem = l.rows[0].claim.WorkItem
+		l.rows[2].progress.State = ledger.GaveUp
+		var seen, asked []string
+		l.see = func(items []string) (rearmed []string) {
+			seen = append(seen, items...)
+			if l.rows[2].progress.State == ledger.GaveUp {
+				l.rows[2].progress.State = ledger.Pending
+				return items[:1]
+			}
+			return nil
+		}
+		f := newForwarder(l, func(ctx context.Context, c Claim) (Outcome, error) {
+			l.mu.Lock()
+			asked = append(asked, c.DeliveryID)
+			l.mu.Unlock()
+			return arrive(ctx, c)
+		}, nil)
+		if err := f.Drain(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+		slices.Sort(asked)
+		equal(t, "asked", asked, []string{"delivery-0", "delivery-1", "delivery-2"})
+		equal(t, "given back", l.released, 1)
+		equal(t, "first seen", seen[:2], []string{"github:o/r#1", "github:o/r#2"})
 	})
 }

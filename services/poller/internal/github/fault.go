@@ -35,15 +35,19 @@ func (c *Client) failed(repository string, response *gh.Response, err error) err
 		return fault.Newf(kind, fault.ReasonSourceRefused, "%s refuses %s (status %d): %s", c.base.Host, repository, status, what).
 			WithRemedy(remedy)
 	}
+	access, lacks := "read", "the token lacks a permission"
+	if r := response.Request; r != nil && r.Method != http.MethodGet {
+		access, lacks = "write", "the token lacks a permission, or the conversation is locked"
+	}
 	switch {
 	case status == http.StatusUnauthorized:
 		return refused(fault.Denied, "the token is missing, wrong or expired", "put a valid token into the source's token_file")
 	case status == http.StatusForbidden:
-		return refused(fault.Denied, "the token lacks a permission", "give the token read access to the issues of "+repository+
-			" (fine-grained: Issues, read; classic: repo), and authorise it for the organisation if that uses single sign-on")
+		return refused(fault.Denied, lacks, "give the token "+access+" access to the issues of "+repository+
+			" (fine-grained: Issues, "+access+"; classic: repo), and authorise it for the organisation if that uses single sign-on")
 	case status == http.StatusNotFound, status == http.StatusGone:
 		return refused(fault.NotFound, "there is nothing of that name, or the token may not see it", "check the spelling of "+repository+
-			", that its issues are enabled, and that the token has access to it (fine-grained: Issues, read)")
+			", that its issues are enabled, and that the token has access to it (fine-grained: Issues, "+access+")")
 	case status >= 500:
 		return fault.Newf(fault.Unavailable, fault.ReasonSourceUnreachable, "%s answers %s with status %d", c.base.Host, repository, status)
 	case status >= 300 && status < 400:

@@ -33,7 +33,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	key := r.URL.String()
 	kept, ok := t.cache.get(key)
-	if ok {
+	if ok = ok && r.Method == http.MethodGet; ok {
 		r.Header.Set("If-None-Match", kept.etag)
 	}
 	response, err := t.next.RoundTrip(r)

@@ -26,7 +26,7 @@ type Ledger interface {
 	// Known returns the items that were last seen in a place and are not closed, and those with one of the node ids.
 	Known(ctx context.Context, place string, nodeIDs []string) ([]Known, error)
 	// Record writes an item, how far it was read, and its events, all or nothing. Events whose natural key is known are left
-	// as they are.
+	// as they are. What a complete record lacks is cancelled, or marked where it has ended.
 	Record(ctx context.Context, r Record) (Recorded, error)
 	// Submit writes an event by hand and returns the row, and whether it was there before; with dryRun it writes nothing and
 	// returns the row as it would be.
@@ -65,6 +65,10 @@ type SourceState struct {
 	NotBefore time.Time
 	// Items is how many open work items it has shown.
 	Items int
+	// NoticeError is why the latest write to it failed, for a person, and NoticeErrorAt since when writes fail; empty and zero when
+	// it did not.
+	NoticeError   string
+	NoticeErrorAt time.Time
 }
 
 // Known is an item as the ledger knows it.
@@ -83,6 +87,8 @@ type Known struct {
 	SeenComments  int
 	// CommentsSince is the newest change among the comments that were read.
 	CommentsSince time.Time
+	// Waiting is true while a comment of it is on its way, or gave up: one that its deletion upstream would cancel.
+	Waiting bool
 }
 
 // Record is what a look found out about one item.
@@ -105,6 +111,8 @@ type Record struct {
 	// Closed is true when the item is closed or gone.
 	Closed bool
 	Events []Event
+	// Complete is true when the events are those of every comment that the item has: one that they lack was deleted.
+	Complete bool
 }
 
 // Recorded counts what was new.
@@ -113,6 +121,12 @@ type Recorded struct {
 	Pending int
 	// Settled is the number of new events that were refused by policy; the baseline is not counted.
 	Settled int
+}
+
+// Rearmer has events that gave up tried again when another version sees their items.
+type Rearmer interface {
+	// See re-arms what is to be re-armed of items that this process did not see before, and returns those that had any.
+	See(ctx context.Context, items []string) ([]string, error)
 }
 
 // PlaceOf returns the repository part of a canonical ref. A renamed repository's items keep their refs, and change their place.
@@ -164,6 +178,12 @@ type Entry struct {
 	Budget     int
 	// NextLook is zero for a state that does not wait.
 	NextLook time.Time
+	// HeldSince is zero for an event that is not held.
+	HeldSince time.Time
+	// GaveUpVersions are the versions that spent a budget on it, or were given one.
+	GaveUpVersions []string
+	// DeletedAt is when it was seen to be deleted upstream; zero when it was not.
+	DeletedAt time.Time
 	// UpstreamAt is zero for an event by hand.
 	UpstreamAt time.Time
 	CreatedAt  time.Time
@@ -181,4 +201,24 @@ type Filter struct {
 	Before int64
 	// Limit is how many rows at most.
 	Limit int
+}
+
+// EventQuery chooses events of the poller's own. The zero value, with a limit, chooses the oldest.
+type EventQuery struct {
+	// After chooses events with a higher sequence number.
+	After                        int64
+	WorkItem, DeliveryID, Source string
+	Limit                        int
+	// Latest chooses the newest instead of the oldest, in the same order.
+	Latest bool
+}
+
+// Followed is an event of the poller's own, from ledger.EventTypes.
+type Followed struct {
+	Sequence                     int64
+	Type                         ledger.EventType
+	Time                         time.Time
+	WorkItem, DeliveryID, Source string
+	Fields                       map[string]string
+	TraceID                      string
 }

@@ -27,6 +27,7 @@ const (
 // look is one look at one source.
 type look struct {
 	ledger   Ledger
+	rearmer  Rearmer
 	watched  Watched
 	maker    maker
 	began    time.Time
@@ -38,7 +39,7 @@ type look struct {
 
 func (p *Poller) newLook(w Watched, began time.Time) *look {
 	return &look{
-		ledger: p.config.Ledger, watched: w, began: began, result: Result{Source: w.Name},
+		ledger: p.config.Ledger, rearmer: p.config.Rearmer, watched: w, began: began, result: Result{Source: w.Name},
 		maker: maker{source: w.Name, provider: w.Provider, policy: w.Policy, budget: p.config.Budget},
 	}
 }
@@ -130,14 +131,27 @@ func (l *look) repository(ctx context.Context, repository string) {
 		return
 	}
 	known := newIndex(all)
-	for _, item := range listing.Items {
+	taken, names := make([]*Known, len(listing.Items)), []string(nil)
+	for i, item := range listing.Items {
+		if taken[i] = known.take(item); taken[i] != nil {
+			names = append(names, taken[i].WorkItem)
+		}
+	}
+	l.rearm(ctx, names)
+	for i, item := range listing.Items {
 		l.result.Items++
-		l.note(l.item(ctx, item, known.take(item), listing.At))
+		l.note(l.item(ctx, item, taken[i], listing.At))
 		if l.over() {
 			return
 		}
 	}
 	l.others(ctx, repository, place, known.rest(), listing.At)
+}
+
+// rearm has what gave up tried again, of items that are seen.
+func (l *look) rearm(ctx context.Context, items []string) {
+	_, err := l.rearmer.See(ctx, items)
+	l.note(err)
 }
 
 // place returns the place of a repository's items.
@@ -164,6 +178,7 @@ func (l *look) others(ctx context.Context, repository, place string, rest []Know
 			})
 		case err == nil:
 			l.result.Items++
+			l.rearm(ctx, []string{k.WorkItem})
 			err = l.item(ctx, item, &k, at)
 		}
 		l.note(err)
@@ -173,7 +188,8 @@ func (l *look) others(ctx context.Context, repository, place string, rest []Know
 	}
 }
 
-// item reads one item's comments if it may have news, and records what they are.
+// item reads one item's comments if it may have news, and records what they are. All of them are read while one is on its way, and
+// when there are fewer than before: that one is no longer among them shows only then.
 func (l *look) item(ctx context.Context, item Item, k *Known, at time.Time) error {
 	if k == nil || !k.Baselined {
 		return l.firstSight(ctx, item, k, at)
@@ -182,7 +198,11 @@ func (l *look) item(ctx context.Context, item Item, k *Known, at time.Time) erro
 		return nil
 	}
 	since := k.CommentsSince
-	if !since.IsZero() {
+	if k.Waiting || item.Comments < k.SeenComments {
+		since = time.Time{}
+	}
+	complete := since.IsZero()
+	if !complete {
 		since = since.Add(-overlap)
 	}
 	comments, err := l.watched.Source.Comments(ctx, item.Repository, item.Ref.Number(), since)
@@ -195,6 +215,7 @@ func (l *look) item(ctx context.Context, item Item, k *Known, at time.Time) erro
 	}
 	return l.record(ctx, Record{
 		WorkItem: k.WorkItem, Item: item, SeenAt: at, CommentsSince: newest(k.CommentsSince, comments), Closed: !item.Open, Events: events,
+		Complete: complete,
 	})
 }
 

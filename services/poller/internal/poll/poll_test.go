@@ -184,9 +184,14 @@ func (l *fakeLedger) Submit(context.Context, Event, bool) (Entry, bool, error) {
 	return Entry{}, false, errors.New("not used")
 }
 
+// seesNothing is a rearmer for whom every version is an old one.
+type seesNothing struct{}
+
+func (seesNothing) See(context.Context, []string) ([]string, error) { return nil, nil }
+
 func newPoller(l *fakeLedger, s *fakeSource) *Poller {
 	return New(Config{
-		Ledger: l, Holder: "me", Budget: 3, Logger: slog.New(slog.DiscardHandler), Tracer: noop.NewTracerProvider().Tracer(""), Now: time.Now,
+		Ledger: l, Rearmer: seesNothing{}, Holder: "me", Budget: 3, Logger: slog.New(slog.DiscardHandler), Tracer: noop.NewTracerProvider().Tracer(""), Now: time.Now,
 		Sources: []Watched{{Name: "gh", Provider: "github", Host: "github.com", Source: s, Repositories: []string{"a/b", "c/d", "e/f"}}},
 	})
 }

@@ -35,11 +35,14 @@ type Watched struct {
 	// Interval is how often the source is to be looked at; for the record, whoever calls Look keeps it.
 	Interval time.Duration
 	Policy   Policy
+	// Notices is whether its tickets are written to; for the record, whoever carries out posts keeps it.
+	Notices bool
 }
 
 // Config is what a Poller is made from; every field is required.
 type Config struct {
 	Ledger  Ledger
+	Rearmer Rearmer
 	Sources []Watched
 	// Holder names this process in leases.
 	Holder string

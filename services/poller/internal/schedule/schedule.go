@@ -1,7 +1,7 @@
-// Package schedule has River look at each source at its interval: one job at a time for each source, whichever replica does it,
-// and whichever replica leads.
+// Package schedule has River look at each source at its interval, and carry out what is to be written upstream: one job at a time
+// for each, whichever replica does it, and whichever replica leads. Writing has a queue of its own, so that it delays no look.
 //
-// It knows nothing of what a look is. A look that fails is not tried again by River: the next interval does that.
+// It knows nothing of what a look is, nor what is written. What fails is not tried again by River: the next interval does that.
 package schedule
 
 import (
@@ -25,6 +25,9 @@ import (
 const (
 	// queue is the poller's own: a service that does not know these jobs never fetches them.
 	queue = "poller"
+	// notifyQueue and notifyInterval are for what is written upstream.
+	notifyQueue    = "poller_notify"
+	notifyInterval = 5 * time.Second
 	// jobTime is a little more than a look may take; rescueTime, after which a job of a replica that died is made again, is more.
 	jobTime    = poll.LookTime + 5*time.Second
 	rescueTime = 90 * time.Second
@@ -41,7 +44,7 @@ type Source struct {
 	Interval time.Duration
 }
 
-// Config is what Run needs; every field is required.
+// Config is what Run needs; every field but Notify is required.
 type Config struct {
 	// Pool is River's; it keeps one connection of it for itself.
 	Pool *pgxpool.Pool
@@ -49,7 +52,9 @@ type Config struct {
 	Schema  string
 	Sources []Source
 	// Look looks at a source once.
-	Look           func(ctx context.Context, source string) error
+	Look func(ctx context.Context, source string) error
+	// Notify writes upstream what is due; nil when nothing may be written.
+	Notify         func(ctx context.Context) error
 	Logger         *slog.Logger
 	TracerProvider trace.TracerProvider
 }
@@ -60,11 +65,21 @@ func Run(ctx context.Context, config Config) error {
 	if err := river.AddWorkerSafely(workers, &worker{look: config.Look}); err != nil {
 		return fault.Wrap(fault.Internal, "", "River does not take the job", err)
 	}
+	queues, jobs := map[string]river.QueueConfig{queue: {MaxWorkers: max(4, len(config.Sources))}}, periodic(config.Sources)
+	if config.Notify != nil {
+		if err := river.AddWorkerSafely(workers, &notifier{notify: config.Notify}); err != nil {
+			return fault.Wrap(fault.Internal, "", "River does not take the job", err)
+		}
+		queues[notifyQueue] = river.QueueConfig{MaxWorkers: 1}
+		jobs = append(jobs, river.NewPeriodicJob(river.PeriodicInterval(notifyInterval),
+			func() (river.JobArgs, *river.InsertOpts) { return notifyArgs{}, oneAtATime(notifyQueue) },
+			&river.PeriodicJobOpts{RunOnStart: true}))
+	}
 	client, err := river.NewClient(riverpgxv5.New(config.Pool), &river.Config{
 		Schema:                      config.Schema,
-		Queues:                      map[string]river.QueueConfig{queue: {MaxWorkers: max(4, len(config.Sources))}},
+		Queues:                      queues,
 		Workers:                     workers,
-		PeriodicJobs:                periodic(config.Sources),
+		PeriodicJobs:                jobs,
 		FetchCooldown:               5 * time.Millisecond,
 		FetchOnlyKnownKinds:         true,
 		JobTimeout:                  jobTime,
@@ -101,21 +116,25 @@ func startFault(err error) error {
 	return fault.Wrap(fault.Internal, fault.ReasonDatabase, "River cannot be started", err)
 }
 
-// periodic returns one job a source. While one waits or runs, the next is not made.
+// periodic returns one job a source.
 func periodic(sources []Source) []*river.PeriodicJob {
 	jobs := make([]*river.PeriodicJob, len(sources))
 	for i, s := range sources {
-		options := &river.InsertOpts{Queue: queue, MaxAttempts: 1, UniqueOpts: river.UniqueOpts{
-			ByArgs: true, ByQueue: true, ByState: []rivertype.JobState{
-				rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable, rivertype.JobStateRunning,
-				rivertype.JobStateScheduled,
-			},
-		}}
 		jobs[i] = river.NewPeriodicJob(river.PeriodicInterval(s.Interval),
-			func() (river.JobArgs, *river.InsertOpts) { return lookArgs{Source: s.Name}, options },
+			func() (river.JobArgs, *river.InsertOpts) { return lookArgs{Source: s.Name}, oneAtATime(queue) },
 			&river.PeriodicJobOpts{RunOnStart: true})
 	}
 	return jobs
+}
+
+// oneAtATime has the next job not made while one waits or runs.
+func oneAtATime(queue string) *river.InsertOpts {
+	return &river.InsertOpts{Queue: queue, MaxAttempts: 1, UniqueOpts: river.UniqueOpts{
+		ByArgs: true, ByQueue: true, ByState: []rivertype.JobState{
+			rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable, rivertype.JobStateRunning,
+			rivertype.JobStateScheduled,
+		},
+	}}
 }
 
 // lookArgs is one look at one source.
@@ -134,6 +153,25 @@ type worker struct {
 // Work looks. An error means that there is no such source here: a job of a replica with another configuration.
 func (w *worker) Work(ctx context.Context, job *river.Job[lookArgs]) error {
 	if err := w.look(ctx, job.Args.Source); err != nil {
+		return river.JobCancel(err)
+	}
+	return nil
+}
+
+// notifyArgs is one round of what is to be written upstream.
+type notifyArgs struct{}
+
+// Kind is the job's name in River's tables.
+func (notifyArgs) Kind() string { return "poller.notify" }
+
+type notifier struct {
+	river.WorkerDefaults[notifyArgs]
+	notify func(context.Context) error
+}
+
+// Work writes what is due. An error is the ledger's: the next interval tries again.
+func (n *notifier) Work(ctx context.Context, _ *river.Job[notifyArgs]) error {
+	if err := n.notify(ctx); err != nil {
 		return river.JobCancel(err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/base64"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 const (
 	defaultPageSize = 50
+	eventPageSize   = 100
 	maxPageSize     = 500
 	tokenPrefix     = "before:"
 )
@@ -21,19 +23,12 @@ const (
 // filterOf checks what was asked for.
 func filterOf(r *pollerv1.ListLedgerRequest) (poll.Filter, error) {
 	var f poll.Filter
-	if r.GetWorkItem() != "" {
-		ref, err := workitem.Parse(r.GetWorkItem())
-		if err != nil {
-			return f, err
-		}
-		f.WorkItem = ref.String()
+	var err error
+	if f.WorkItem, err = itemOf(r.GetWorkItem()); err != nil {
+		return f, err
 	}
-	if id := r.GetDeliveryId(); id != "" {
-		if !session.ValidDeliveryID(id) {
-			return f, fault.New(fault.Invalid, fault.ReasonBadDeliveryID, "the delivery id is malformed").
-				WithRemedy("copy it from a row of the ledger: 8 to 64 characters of a-z, 0-9, - and _")
-		}
-		f.DeliveryID = id
+	if f.DeliveryID, err = deliveryOf(r.GetDeliveryId()); err != nil {
+		return f, err
 	}
 	if r.GetState() != pollerv1.LedgerState_LEDGER_STATE_UNSPECIFIED {
 		state, ok := states()[r.GetState()]
@@ -42,18 +37,53 @@ func filterOf(r *pollerv1.ListLedgerRequest) (poll.Filter, error) {
 		}
 		f.State = &state
 	}
-	switch size := r.GetPageSize(); {
-	case size < 0, size > maxPageSize:
-		return f, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "page_size is %d; it must be 1 to %d, or 0 for %d",
-			size, maxPageSize, defaultPageSize)
-	case size == 0:
-		f.Limit = defaultPageSize
-	default:
-		f.Limit = int(size)
+	if f.Limit, err = limitOf(r.GetPageSize(), defaultPageSize); err != nil {
+		return f, err
 	}
-	var err error
 	f.Before, err = parsePageToken(r.GetPageToken())
 	return f, err
+}
+
+// queryOf checks what events were asked for.
+func queryOf(r *pollerv1.ListPollEventsRequest) (q poll.EventQuery, err error) {
+	q = poll.EventQuery{After: r.GetAfterSequence(), Source: r.GetSource(), Latest: r.GetLatest()}
+	if q.After < 0 {
+		return q, fault.New(fault.Invalid, fault.ReasonBadArgument, "after_sequence must not be negative")
+	}
+	if q.WorkItem, err = itemOf(r.GetWorkItem()); err != nil {
+		return q, err
+	}
+	if q.DeliveryID, err = deliveryOf(r.GetDeliveryId()); err != nil {
+		return q, err
+	}
+	q.Limit, err = limitOf(r.GetPageSize(), eventPageSize)
+	return q, err
+}
+
+func itemOf(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	ref, err := workitem.Parse(text)
+	if err != nil {
+		return "", err
+	}
+	return ref.String(), nil
+}
+
+func deliveryOf(id string) (string, error) {
+	if id != "" && !session.ValidDeliveryID(id) {
+		return "", fault.New(fault.Invalid, fault.ReasonBadDeliveryID, "the delivery id is malformed").
+			WithRemedy("copy it from a row of the ledger: 8 to 64 characters of a-z, 0-9, - and _")
+	}
+	return id, nil
+}
+
+func limitOf(size int32, usual int) (int, error) {
+	if size < 0 || size > maxPageSize {
+		return 0, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "page_size is %d; it must be 1 to %d, or 0 for %d", size, maxPageSize, usual)
+	}
+	return cmp.Or(int(size), usual), nil
 }
 
 // pageToken names the last row of a page. Callers pass it on as it is.

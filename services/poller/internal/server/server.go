@@ -39,6 +39,8 @@ type Ledger interface {
 	Count(ctx context.Context) (map[ledger.State]int64, error)
 	// SourceStates returns what is on record of sources, by name.
 	SourceStates(ctx context.Context, names []string) (map[string]poll.SourceState, error)
+	// Events returns the poller's own events, in order of sequence.
+	Events(ctx context.Context, q poll.EventQuery) ([]poll.Followed, error)
 }
 
 // Server implements muxpost.poller.v1.PollerService.
@@ -142,6 +144,27 @@ func (s *Server) ListSources(ctx context.Context, _ *pollerv1.ListSourcesRequest
 			Name: w.Name, Kind: w.Provider, Repositories: w.Repositories, Interval: durationpb.New(w.Interval),
 			LastLookTime: timestamp(state.LastLook), LastSuccessTime: timestamp(state.LastSuccess), LastError: state.LastError,
 			LastErrorTime: timestamp(state.LastErrorAt), NotBefore: timestamp(state.NotBefore), KnownItems: int32(state.Items),
+			Notices: w.Notices, NoticeError: state.NoticeError, NoticeErrorTime: timestamp(state.NoticeErrorAt),
+		})
+	}
+	return response, nil
+}
+
+// ListPollEvents returns one page of the poller's own events.
+func (s *Server) ListPollEvents(ctx context.Context, r *pollerv1.ListPollEventsRequest) (*pollerv1.ListPollEventsResponse, error) {
+	query, err := queryOf(r)
+	if err != nil {
+		return nil, err
+	}
+	events, err := s.ledger.Events(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	response := &pollerv1.ListPollEventsResponse{}
+	for _, e := range events {
+		response.Events = append(response.Events, &pollerv1.PollEvent{
+			Sequence: e.Sequence, Type: string(e.Type), Time: timestamp(e.Time), WorkItem: e.WorkItem, DeliveryId: e.DeliveryID,
+			Source: e.Source, Fields: e.Fields, TraceId: e.TraceID,
 		})
 	}
 	return response, nil
@@ -152,7 +175,8 @@ func entry(e poll.Entry) *pollerv1.LedgerEntry {
 		DeliveryId: e.DeliveryID, WorkItem: e.WorkItem, Source: e.Source, Kind: e.Kind, Author: e.Author, Url: e.URL, Title: e.Title,
 		State: stateOf(e.State), Reason: e.Reason, Detail: e.Detail, Tries: int32(e.Tries), Budget: int32(e.Budget), TraceId: e.TraceID,
 		NextLook: timestamp(e.NextLook), UpstreamTime: timestamp(e.UpstreamAt), CreateTime: timestamp(e.CreatedAt),
-		UpdateTime: timestamp(e.UpdatedAt),
+		UpdateTime: timestamp(e.UpdatedAt), HeldSince: timestamp(e.HeldSince), GaveUpVersions: e.GaveUpVersions,
+		DeleteTime: timestamp(e.DeletedAt),
 	}
 }
 

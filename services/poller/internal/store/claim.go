@@ -42,7 +42,8 @@ due as (
   select e.id
   from poller.events e
   where e.id in (select id from heads)
-    and (e.state in ('pending', 'held') and e.next_look <= now() or e.state = 'leased' and e.lease_until <= now())
+    and (e.state in ('pending', 'held') and e.next_look <= now() - case when e.armed_for in ('', @version) then interval '0' else @armed end
+      or e.state = 'leased' and e.lease_until <= now())
   order by coalesce(e.lease_until, e.next_look), e.id
   limit @n
   for update of e skip locked
@@ -51,9 +52,10 @@ update poller.events e
 set state = 'leased', lease_holder = @lease, lease_until = now() + @time
 from due
 where e.id = due.id
-returning e.id, e.delivery_id, e.work_item, e.node_id, e.kind, e.text, e.harness, e.traceparent`
+returning e.id, e.delivery_id, e.work_item, e.node_id, e.kind, e.text, e.harness, e.traceparent, e.deleted_at is not null`
 
-// Claim leases up to n events that are due, each the first of its item that waits. An event whose lease has ended is due.
+// Claim leases up to n events that are due, each the first of its item that waits. An event whose lease has ended is due; one that
+// another version re-armed is due only ledger.ArmedTime later.
 func (s *Store) Claim(ctx context.Context, n int) ([]forward.Claim, error) {
 	for try := 1; ; try++ {
 		claims, err := s.claim(ctx, n)
@@ -66,66 +68,40 @@ func (s *Store) Claim(ctx context.Context, n int) ([]forward.Claim, error) {
 
 func (s *Store) claim(ctx context.Context, n int) ([]forward.Claim, error) {
 	lease := s.holder + "/" + uuid.NewString()
-	rows, err := s.quiet.Query(ctx, claimStatement, pgx.NamedArgs{"n": n, "lease": lease, "time": ledger.LeaseTime})
+	rows, err := s.quiet.Query(ctx, claimStatement, pgx.NamedArgs{
+		"n": n, "lease": lease, "time": ledger.LeaseTime, "version": s.version.Name, "armed": ledger.ArmedTime,
+	})
 	if err != nil {
 		return nil, db.Fault(err)
 	}
-	claims, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (forward.Claim, error) {
-		c := forward.Claim{Lease: lease}
-		err := row.Scan(&c.ID, &c.DeliveryID, &c.WorkItem, &c.NodeID, &c.Kind, &c.Text, &c.Harness, &c.Traceparent)
-		return c, err
-	})
-	return claims, db.Fault(err)
-}
-
-// Finish ends a claim with what next makes of the event's progress and the database's time. A lease that was lost is
-// fault.Fenced.
-func (s *Store) Finish(ctx context.Context, c forward.Claim, detail string,
-	next func(ledger.Progress, time.Time) ledger.Progress) (before, after ledger.Progress, err error) {
-	err = db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		var now time.Time
-		var unproven *time.Time
-		row := tx.QueryRow(ctx, `
-select tries, budget, silences, unproven_since, reason, clock_timestamp()
-from poller.events where id = @id and state = 'leased' and lease_holder = @lease
-for update`, pgx.NamedArgs{"id": c.ID, "lease": c.Lease})
-		p := ledger.Progress{State: ledger.Leased}
-		if err := row.Scan(&p.Tries, &p.Budget, &p.Silences, &unproven, &p.Reason, &now); err != nil {
-			return leaseLost(err)
-		}
-		p.UnprovenSince = deref(unproven)
-		before, after = p, next(p, now)
-		_, err := exec(ctx, tx, `
-update poller.events
-set state = @state, reason = @reason, detail = @detail, tries = @tries, silences = @silences, unproven_since = @unproven,
-  next_look = @next, lease_holder = null, lease_until = null, updated_at = clock_timestamp()
-where id = @id`, pgx.NamedArgs{
-			"id": c.ID, "state": after.State.String(), "reason": after.Reason, "detail": clean(detail), "tries": after.Tries,
-			"silences": after.Silences, "unproven": orNull(after.UnprovenSince), "next": orNull(after.NextLook),
+	var claims, gone []forward.Claim
+	c, deleted := forward.Claim{Lease: lease}, false
+	_, err = pgx.ForEachRow(rows, []any{&c.ID, &c.DeliveryID, &c.WorkItem, &c.NodeID, &c.Kind, &c.Text, &c.Harness, &c.Traceparent, &deleted},
+		func() error {
+			if deleted {
+				gone = append(gone, c)
+			} else {
+				claims = append(claims, c)
+			}
+			return nil
 		})
-		return err
-	})
-	return before, after, err
-}
-
-// Release gives a claim back: the event is due at once, and nothing else about it changes. A lease that was lost is fault.Fenced.
-func (s *Store) Release(ctx context.Context, c forward.Claim) error {
-	n, err := exec(ctx, s.pool, `
-update poller.events
-set state = 'pending', next_look = now(), lease_holder = null, lease_until = null
-where id = @id and state = 'leased' and lease_holder = @lease`, pgx.NamedArgs{"id": c.ID, "lease": c.Lease})
-	if err == nil && n == 0 {
-		return leaseLost(pgx.ErrNoRows)
+	if err != nil {
+		return nil, db.Fault(err)
 	}
-	return err
+	for _, c := range gone {
+		// Deleted upstream while somebody had it who never said what came of it: Release ends it. If that fails, its lease runs out.
+		_ = s.Release(ctx, c)
+	}
+	return claims, nil
 }
 
 // NextDue returns how long it is until some item's first event is due, not below zero; false when none waits.
 func (s *Store) NextDue(ctx context.Context) (time.Duration, bool, error) {
 	var wait *time.Duration
 	err := s.quiet.QueryRow(ctx, heads+`
-select min(case when e.state = 'leased' then e.lease_until else e.next_look end) - now()
-from poller.events e where e.id in (select id from heads)`).Scan(&wait)
+select min(case when e.state = 'leased' then e.lease_until when e.armed_for in ('', @version) then e.next_look
+  else e.next_look + @armed end) - now()
+from poller.events e where e.id in (select id from heads)`, pgx.NamedArgs{"version": s.version.Name, "armed": ledger.ArmedTime}).Scan(&wait)
 	if err != nil || wait == nil {
 		return 0, false, db.Fault(err)
 	}

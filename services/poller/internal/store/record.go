@@ -14,6 +14,7 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/db"
+	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
@@ -22,8 +23,10 @@ import (
 func (s *Store) Known(ctx context.Context, place string, nodeIDs []string) ([]poll.Known, error) {
 	rows, err := s.pool.Query(ctx, `
 select work_item, coalesce(node_id, ''), number, baselined_at is not null, closed_at is not null,
-  seen_at, seen_updated_at, seen_comments, comments_since
-from poller.items
+  seen_at, seen_updated_at, seen_comments, comments_since,
+  exists (select from poller.events e where e.work_item = i.work_item and e.state in ('pending', 'leased', 'held') and e.kind = 'comment')
+    or exists (select from poller.events e where e.work_item = i.work_item and e.state = 'gave_up' and e.kind = 'comment')
+from poller.items i
 where place = @place and closed_at is null or node_id = any(@nodes)
 order by number`, pgx.NamedArgs{"place": place, "nodes": nodeIDs})
 	if err != nil {
@@ -32,7 +35,7 @@ order by number`, pgx.NamedArgs{"place": place, "nodes": nodeIDs})
 	known, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (poll.Known, error) {
 		var k poll.Known
 		var seen, updated, since *time.Time
-		err := row.Scan(&k.WorkItem, &k.NodeID, &k.Number, &k.Baselined, &k.Closed, &seen, &updated, &k.SeenComments, &since)
+		err := row.Scan(&k.WorkItem, &k.NodeID, &k.Number, &k.Baselined, &k.Closed, &seen, &updated, &k.SeenComments, &since, &k.Waiting)
 		k.SeenAt, k.SeenUpdatedAt, k.CommentsSince = deref(seen), deref(updated), deref(since)
 		return k, err
 	})
@@ -61,14 +64,19 @@ func (s *Store) Record(ctx context.Context, r poll.Record) (poll.Recorded, error
 			switch {
 			case !inserted, e.Reason == ledger.ReasonBaselined:
 			case e.State == ledger.Pending:
+				failpoint.Hit("poller.poll.inserted")
 				out.Pending++
 			default:
 				out.Settled++
 			}
 		}
+		if r.Complete {
+			return cancelDeleted(ctx, tx, r)
+		}
 		return nil
 	})
 	for _, t := range traces {
+		failpoint.Hit("poller.poll.recorded")
 		t.end(err)
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 const entryColumns = `id, delivery_id, work_item, source, kind, author, url, title, state, reason, detail, tries, budget, next_look,
-  upstream_at, created_at, updated_at, trace_id`
+  held_since, gave_up_versions, deleted_at, upstream_at, created_at, updated_at, trace_id`
 
 // errDryRun takes back what a dry run wrote.
 var errDryRun = errors.New("dry run")
@@ -151,15 +151,16 @@ func parseState(name string) (ledger.State, error) {
 func scanEntry(row pgx.CollectableRow) (poll.Entry, error) {
 	var e poll.Entry
 	var state string
-	var next *time.Time
+	var next, held, deleted *time.Time
 	err := row.Scan(&e.ID, &e.DeliveryID, &e.WorkItem, &e.Source, &e.Kind, &e.Author, &e.URL, &e.Title, &state, &e.Reason, &e.Detail,
-		&e.Tries, &e.Budget, &next, &e.UpstreamAt, &e.CreatedAt, &e.UpdatedAt, &e.TraceID)
+		&e.Tries, &e.Budget, &next, &held, &e.GaveUpVersions, &deleted, &e.UpstreamAt, &e.CreatedAt, &e.UpdatedAt, &e.TraceID)
 	if err != nil {
 		return e, err
 	}
 	if e.State, err = parseState(state); err != nil {
 		return e, err
 	}
+	e.HeldSince, e.DeletedAt = deref(held), deref(deleted)
 	if e.State.Waits() {
 		e.NextLook = deref(next)
 	}

@@ -3,12 +3,14 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
@@ -70,6 +72,9 @@ update poller.sources set not_before = greatest(not_before, now() + @wait), thro
 			return fault.Wrap(fault.Internal, "", "the cursors cannot be written", err)
 		}
 		args["read"] = string(read)
+		if err := logTurn(ctx, tx, source, holder, end.Problem); err != nil {
+			return err
+		}
 		_, err = exec(ctx, tx, `
 update poller.sources
 set lease_holder = null, lease_until = null, throttles = @throttles, last_error = @problem, cursors = cursors || @read::jsonb,
@@ -79,24 +84,43 @@ where name = @name and lease_holder = @holder`, args)
 	})
 }
 
+// logTurn writes down that a source can no longer be read, or can again.
+func logTurn(ctx context.Context, tx pgx.Tx, source, holder, problem string) error {
+	var before string
+	err := tx.QueryRow(ctx, `select last_error from poller.sources where name = @name and lease_holder = @holder for update`,
+		pgx.NamedArgs{"name": source, "holder": holder}).Scan(&before)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil // the lease was lost
+	case err != nil:
+		return err
+	case before == "" && problem != "":
+		return write(ctx, tx, ledger.SourceFailed, logged{source: source, fields: map[string]string{"problem": problem}})
+	case before != "" && problem == "":
+		return write(ctx, tx, ledger.SourceRecovered, logged{source: source})
+	}
+	return nil
+}
+
 // SourceStates returns what is on record of sources, by name. One that nobody has looked at yet has the zero state.
 func (s *Store) SourceStates(ctx context.Context, names []string) (map[string]poll.SourceState, error) {
 	rows, err := s.pool.Query(ctx, `
 select s.name, s.last_look_at, s.last_success_at, s.last_error,
   case when s.last_error <> '' and coalesce(s.lease_until <= now(), true) then s.last_look_at end,
   case when s.not_before > now() then s.not_before end,
-  (select count(*) from poller.items i where i.source = s.name and i.baselined_at is not null and i.closed_at is null)
+  (select count(*) from poller.items i where i.source = s.name and i.baselined_at is not null and i.closed_at is null),
+  s.notice_error, s.notice_error_at
 from poller.sources s where s.name = any(@names)`, pgx.NamedArgs{"names": names})
 	if err != nil {
 		return nil, db.Fault(err)
 	}
 	states := map[string]poll.SourceState{}
-	var name, problem string
-	var look, success, failure, notBefore *time.Time
+	var name, problem, notice string
+	var look, success, failure, notBefore, noticeAt *time.Time
 	var items int
-	_, err = pgx.ForEachRow(rows, []any{&name, &look, &success, &problem, &failure, &notBefore, &items}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&name, &look, &success, &problem, &failure, &notBefore, &items, &notice, &noticeAt}, func() error {
 		states[name] = poll.SourceState{LastLook: deref(look), LastSuccess: deref(success), LastError: problem, LastErrorAt: deref(failure),
-			NotBefore: deref(notBefore), Items: items}
+			NotBefore: deref(notBefore), Items: items, NoticeError: notice, NoticeErrorAt: deref(noticeAt)}
 		return nil
 	})
 	return states, db.Fault(err)

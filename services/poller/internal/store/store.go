@@ -7,10 +7,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/services/poller/internal/forward"
+	"muxpost.dev/muxpost/services/poller/internal/notify"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
+	"muxpost.dev/muxpost/services/poller/internal/rearm"
 )
 
 // Store is the poller's part of the database. It is safe for use by many goroutines and processes.
@@ -19,14 +22,19 @@ type Store struct {
 	quiet  *pgxpool.Pool
 	tracer obs.Tracer
 	holder string
+
+	version ledger.Version
+	notices map[string]bool
 }
 
 var (
 	_ poll.Ledger    = (*Store)(nil)
 	_ forward.Ledger = (*Store)(nil)
+	_ rearm.Ledger   = (*Store)(nil)
+	_ notify.Outbox  = (*Store)(nil)
 )
 
-// Config is what a Store is made from; every field is required.
+// Config is what a Store is made from; every field but Notices is required.
 type Config struct {
 	// Pool is for what belongs to a trace.
 	Pool *pgxpool.Pool
@@ -36,11 +44,22 @@ type Config struct {
 	Tracer obs.Tracer
 	// Holder names this process in leases.
 	Holder string
+	// Version is what is running: what events give up under, and what re-arms them.
+	Version ledger.Version
+	// Notices are the names of the sources whose tickets may be written to.
+	Notices []string
 }
 
 // New returns a store. The caller closes the pools.
 func New(config Config) *Store {
-	return &Store{pool: config.Pool, quiet: config.Quiet, tracer: config.Tracer, holder: config.Holder}
+	s := &Store{
+		pool: config.Pool, quiet: config.Quiet, tracer: config.Tracer, holder: config.Holder, version: config.Version,
+		notices: map[string]bool{},
+	}
+	for _, name := range config.Notices {
+		s.notices[name] = true
+	}
+	return s
 }
 
 // NewHolder returns a name for this process that no other has.

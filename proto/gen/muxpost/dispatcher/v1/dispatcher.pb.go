@@ -285,6 +285,63 @@ func (SessionState) EnumDescriptor() ([]byte, []int) {
 	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{3}
 }
 
+// SessionFlag says more about a state, mirrored from muxpost.tmuxd.v1.Flag.
+type SessionFlag int32
+
+const (
+	// Not said.
+	SessionFlag_SESSION_FLAG_UNSPECIFIED SessionFlag = 0
+	// The agent is dead, and somebody else lives in the session.
+	SessionFlag_SESSION_FLAG_GUESTS SessionFlag = 1
+	// The session under this name is not ours.
+	SessionFlag_SESSION_FLAG_FOREIGN SessionFlag = 2
+	// The agent's process lives on without its session.
+	SessionFlag_SESSION_FLAG_DETACHED SessionFlag = 3
+)
+
+// Enum value maps for SessionFlag.
+var (
+	SessionFlag_name = map[int32]string{
+		0: "SESSION_FLAG_UNSPECIFIED",
+		1: "SESSION_FLAG_GUESTS",
+		2: "SESSION_FLAG_FOREIGN",
+		3: "SESSION_FLAG_DETACHED",
+	}
+	SessionFlag_value = map[string]int32{
+		"SESSION_FLAG_UNSPECIFIED": 0,
+		"SESSION_FLAG_GUESTS":      1,
+		"SESSION_FLAG_FOREIGN":     2,
+		"SESSION_FLAG_DETACHED":    3,
+	}
+)
+
+func (x SessionFlag) Enum() *SessionFlag {
+	p := new(SessionFlag)
+	*p = x
+	return p
+}
+
+func (x SessionFlag) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SessionFlag) Descriptor() protoreflect.EnumDescriptor {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes[4].Descriptor()
+}
+
+func (SessionFlag) Type() protoreflect.EnumType {
+	return &file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes[4]
+}
+
+func (x SessionFlag) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SessionFlag.Descriptor instead.
+func (SessionFlag) EnumDescriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{4}
+}
+
 // DeliverRequest is one event on its way to an agent.
 type DeliverRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -381,7 +438,7 @@ type DeliverResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The delivery as it stands.
 	Delivery *Delivery `protobuf:"bytes,1,opt,name=delivery,proto3" json:"delivery,omitempty"`
-	// When to ask again, from now. Zero for a final outcome.
+	// When to ask again, from now. Zero for a final outcome, and for one whose asker should back off by its own rule.
 	LookAgain     *durationpb.Duration `protobuf:"bytes,2,opt,name=look_again,json=lookAgain,proto3" json:"look_again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -712,7 +769,9 @@ type ListDeliveriesRequest struct {
 	// At most this many, 1 to 500. Zero means 50.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Where the last page ended; empty for the first page.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only those with this outcome; unspecified for all.
+	Outcome       Outcome `protobuf:"varint,4,opt,name=outcome,proto3,enum=muxpost.dispatcher.v1.Outcome" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -766,6 +825,13 @@ func (x *ListDeliveriesRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListDeliveriesRequest) GetOutcome() Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Outcome_OUTCOME_UNSPECIFIED
 }
 
 // ListDeliveriesResponse is one page.
@@ -851,7 +917,9 @@ type Session struct {
 	// When the record was made.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When the record last changed.
-	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// Flags beside the state; empty for none.
+	Flags         []SessionFlag `protobuf:"varint,14,rep,packed,name=flags,proto3,enum=muxpost.dispatcher.v1.SessionFlag" json:"flags,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -973,6 +1041,13 @@ func (x *Session) GetCreateTime() *timestamppb.Timestamp {
 func (x *Session) GetUpdateTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.UpdateTime
+	}
+	return nil
+}
+
+func (x *Session) GetFlags() []SessionFlag {
+	if x != nil {
+		return x.Flags
 	}
 	return nil
 }
@@ -1333,6 +1408,546 @@ func (x *ListEventsResponse) GetEvents() []*Event {
 	return nil
 }
 
+// Pause holds back deliveries.
+type Pause struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work item whose deliveries it holds back; empty for all.
+	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// Why, in the words of who paused; empty when not said.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Who paused, as they called themselves; empty when not said.
+	Who string `protobuf:"bytes,3,opt,name=who,proto3" json:"who,omitempty"`
+	// Since when, on the database's clock.
+	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pause) Reset() {
+	*x = Pause{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pause) ProtoMessage() {}
+
+func (x *Pause) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pause.ProtoReflect.Descriptor instead.
+func (*Pause) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Pause) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *Pause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Pause) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *Pause) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
+// PauseRequest says what to pause: a work item or all, one of the two.
+type PauseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work item.
+	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// True pauses the deliveries of all work items.
+	All bool `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"`
+	// Why, for people, at most 300 bytes of UTF-8. Optional.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Who pauses, for people, at most 100 bytes of UTF-8. Optional.
+	Who           string `protobuf:"bytes,4,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseRequest) Reset() {
+	*x = PauseRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseRequest) ProtoMessage() {}
+
+func (x *PauseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
+func (*PauseRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *PauseRequest) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *PauseRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *PauseRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PauseRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+// PauseResponse holds the pause that stands.
+type PauseResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The pause: the earlier one where one stood.
+	Pause *Pause `protobuf:"bytes,1,opt,name=pause,proto3" json:"pause,omitempty"`
+	// True when a pause stood already.
+	Existed       bool `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseResponse) Reset() {
+	*x = PauseResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseResponse) ProtoMessage() {}
+
+func (x *PauseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
+func (*PauseResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PauseResponse) GetPause() *Pause {
+	if x != nil {
+		return x.Pause
+	}
+	return nil
+}
+
+func (x *PauseResponse) GetExisted() bool {
+	if x != nil {
+		return x.Existed
+	}
+	return false
+}
+
+// UnpauseRequest says which pause to end: that of a work item or that of all, one of the two.
+type UnpauseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work item.
+	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// True ends the pause of all; those of single work items stay.
+	All bool `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"`
+	// Who ends it, for people, at most 100 bytes of UTF-8. Optional.
+	Who           string `protobuf:"bytes,3,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnpauseRequest) Reset() {
+	*x = UnpauseRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnpauseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnpauseRequest) ProtoMessage() {}
+
+func (x *UnpauseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnpauseRequest.ProtoReflect.Descriptor instead.
+func (*UnpauseRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *UnpauseRequest) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *UnpauseRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *UnpauseRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+// UnpauseResponse holds what was ended.
+type UnpauseResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The pause as it was; unset when none stood.
+	Pause         *Pause `protobuf:"bytes,1,opt,name=pause,proto3" json:"pause,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnpauseResponse) Reset() {
+	*x = UnpauseResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnpauseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnpauseResponse) ProtoMessage() {}
+
+func (x *UnpauseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnpauseResponse.ProtoReflect.Descriptor instead.
+func (*UnpauseResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *UnpauseResponse) GetPause() *Pause {
+	if x != nil {
+		return x.Pause
+	}
+	return nil
+}
+
+// ListPausesRequest asks for the pauses that stand.
+type ListPausesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many, 1 to 500. Zero means 50.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Where the last page ended; empty for the first page.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPausesRequest) Reset() {
+	*x = ListPausesRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPausesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPausesRequest) ProtoMessage() {}
+
+func (x *ListPausesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPausesRequest.ProtoReflect.Descriptor instead.
+func (*ListPausesRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListPausesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListPausesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListPausesResponse is one page.
+type ListPausesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The pauses: that of all first, then by work item.
+	Pauses []*Pause `protobuf:"bytes,1,rep,name=pauses,proto3" json:"pauses,omitempty"`
+	// Asks for the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// True when this dispatcher runs in shadow mode: it probes and decides, and starts and types nothing.
+	Shadow        bool `protobuf:"varint,3,opt,name=shadow,proto3" json:"shadow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPausesResponse) Reset() {
+	*x = ListPausesResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPausesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPausesResponse) ProtoMessage() {}
+
+func (x *ListPausesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPausesResponse.ProtoReflect.Descriptor instead.
+func (*ListPausesResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListPausesResponse) GetPauses() []*Pause {
+	if x != nil {
+		return x.Pauses
+	}
+	return nil
+}
+
+func (x *ListPausesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListPausesResponse) GetShadow() bool {
+	if x != nil {
+		return x.Shadow
+	}
+	return false
+}
+
+// ReopenRequest names a delivery that was dropped.
+type ReopenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The delivery's id. Required.
+	DeliveryId string `protobuf:"bytes,1,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	// Who re-opens it, for people, at most 100 bytes of UTF-8. Optional.
+	Who           string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReopenRequest) Reset() {
+	*x = ReopenRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReopenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReopenRequest) ProtoMessage() {}
+
+func (x *ReopenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReopenRequest.ProtoReflect.Descriptor instead.
+func (*ReopenRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ReopenRequest) GetDeliveryId() string {
+	if x != nil {
+		return x.DeliveryId
+	}
+	return ""
+}
+
+func (x *ReopenRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+// ReopenResponse holds the delivery.
+type ReopenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The delivery as it stands.
+	Delivery *Delivery `protobuf:"bytes,1,opt,name=delivery,proto3" json:"delivery,omitempty"`
+	// True when this call re-opened it; false when it had not ended.
+	Reopened      bool `protobuf:"varint,2,opt,name=reopened,proto3" json:"reopened,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReopenResponse) Reset() {
+	*x = ReopenResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReopenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReopenResponse) ProtoMessage() {}
+
+func (x *ReopenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReopenResponse.ProtoReflect.Descriptor instead.
+func (*ReopenResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ReopenResponse) GetDelivery() *Delivery {
+	if x != nil {
+		return x.Delivery
+	}
+	return nil
+}
+
+func (x *ReopenResponse) GetReopened() bool {
+	if x != nil {
+		return x.Reopened
+	}
+	return false
+}
+
 var File_muxpost_dispatcher_v1_dispatcher_proto protoreflect.FileDescriptor
 
 const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
@@ -1375,17 +1990,18 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\"R\n" +
 	"\x13GetDeliveryResponse\x12;\n" +
-	"\bdelivery\x18\x01 \x01(\v2\x1f.muxpost.dispatcher.v1.DeliveryR\bdelivery\"p\n" +
+	"\bdelivery\x18\x01 \x01(\v2\x1f.muxpost.dispatcher.v1.DeliveryR\bdelivery\"\xaa\x01\n" +
 	"\x15ListDeliveriesRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\x81\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x128\n" +
+	"\aoutcome\x18\x04 \x01(\x0e2\x1e.muxpost.dispatcher.v1.OutcomeR\aoutcome\"\x81\x01\n" +
 	"\x16ListDeliveriesResponse\x12?\n" +
 	"\n" +
 	"deliveries\x18\x01 \x03(\v2\x1f.muxpost.dispatcher.v1.DeliveryR\n" +
 	"deliveries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf3\x03\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xad\x04\n" +
 	"\aSession\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x12\n" +
@@ -1403,7 +2019,8 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\vcreate_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vupdate_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"updateTime\"\x8d\x01\n" +
+	"updateTime\x128\n" +
+	"\x05flags\x18\x0e \x03(\x0e2\".muxpost.dispatcher.v1.SessionFlagR\x05flags\"\x8d\x01\n" +
 	"\x13ListSessionsRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -1434,7 +2051,42 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x16\n" +
 	"\x06latest\x18\x05 \x01(\bR\x06latest\"J\n" +
 	"\x12ListEventsResponse\x124\n" +
-	"\x06events\x18\x01 \x03(\v2\x1c.muxpost.dispatcher.v1.EventR\x06events*n\n" +
+	"\x06events\x18\x01 \x03(\v2\x1c.muxpost.dispatcher.v1.EventR\x06events\"\x8b\x01\n" +
+	"\x05Pause\x12\x1b\n" +
+	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x10\n" +
+	"\x03who\x18\x03 \x01(\tR\x03who\x12;\n" +
+	"\vcreate_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\"g\n" +
+	"\fPauseRequest\x12\x1b\n" +
+	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x10\n" +
+	"\x03all\x18\x02 \x01(\bR\x03all\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x10\n" +
+	"\x03who\x18\x04 \x01(\tR\x03who\"]\n" +
+	"\rPauseResponse\x122\n" +
+	"\x05pause\x18\x01 \x01(\v2\x1c.muxpost.dispatcher.v1.PauseR\x05pause\x12\x18\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"Q\n" +
+	"\x0eUnpauseRequest\x12\x1b\n" +
+	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x10\n" +
+	"\x03all\x18\x02 \x01(\bR\x03all\x12\x10\n" +
+	"\x03who\x18\x03 \x01(\tR\x03who\"E\n" +
+	"\x0fUnpauseResponse\x122\n" +
+	"\x05pause\x18\x01 \x01(\v2\x1c.muxpost.dispatcher.v1.PauseR\x05pause\"O\n" +
+	"\x11ListPausesRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\x8a\x01\n" +
+	"\x12ListPausesResponse\x124\n" +
+	"\x06pauses\x18\x01 \x03(\v2\x1c.muxpost.dispatcher.v1.PauseR\x06pauses\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x16\n" +
+	"\x06shadow\x18\x03 \x01(\bR\x06shadow\"B\n" +
+	"\rReopenRequest\x12\x1f\n" +
+	"\vdelivery_id\x18\x01 \x01(\tR\n" +
+	"deliveryId\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\"i\n" +
+	"\x0eReopenResponse\x12;\n" +
+	"\bdelivery\x18\x01 \x01(\v2\x1f.muxpost.dispatcher.v1.DeliveryR\bdelivery\x12\x1a\n" +
+	"\breopened\x18\x02 \x01(\bR\breopened*n\n" +
 	"\tEventKind\x12\x1a\n" +
 	"\x16EVENT_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11EVENT_KIND_OPENED\x10\x01\x12\x16\n" +
@@ -1463,14 +2115,24 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\x15SESSION_STATE_UNKNOWN\x10\x01\x12\x16\n" +
 	"\x12SESSION_STATE_LIVE\x10\x02\x12\x16\n" +
 	"\x12SESSION_STATE_DEAD\x10\x03\x12\x18\n" +
-	"\x14SESSION_STATE_ABSENT\x10\x042\xa2\x04\n" +
+	"\x14SESSION_STATE_ABSENT\x10\x04*y\n" +
+	"\vSessionFlag\x12\x1c\n" +
+	"\x18SESSION_FLAG_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13SESSION_FLAG_GUESTS\x10\x01\x12\x18\n" +
+	"\x14SESSION_FLAG_FOREIGN\x10\x02\x12\x19\n" +
+	"\x15SESSION_FLAG_DETACHED\x10\x032\x8f\a\n" +
 	"\x11DispatcherService\x12X\n" +
 	"\aDeliver\x12%.muxpost.dispatcher.v1.DeliverRequest\x1a&.muxpost.dispatcher.v1.DeliverResponse\x12i\n" +
 	"\vGetDelivery\x12).muxpost.dispatcher.v1.GetDeliveryRequest\x1a*.muxpost.dispatcher.v1.GetDeliveryResponse\"\x03\x90\x02\x01\x12r\n" +
 	"\x0eListDeliveries\x12,.muxpost.dispatcher.v1.ListDeliveriesRequest\x1a-.muxpost.dispatcher.v1.ListDeliveriesResponse\"\x03\x90\x02\x01\x12l\n" +
 	"\fListSessions\x12*.muxpost.dispatcher.v1.ListSessionsRequest\x1a+.muxpost.dispatcher.v1.ListSessionsResponse\"\x03\x90\x02\x01\x12f\n" +
 	"\n" +
-	"ListEvents\x12(.muxpost.dispatcher.v1.ListEventsRequest\x1a).muxpost.dispatcher.v1.ListEventsResponse\"\x03\x90\x02\x01BBZ@muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1;dispatcherv1b\x06proto3"
+	"ListEvents\x12(.muxpost.dispatcher.v1.ListEventsRequest\x1a).muxpost.dispatcher.v1.ListEventsResponse\"\x03\x90\x02\x01\x12R\n" +
+	"\x05Pause\x12#.muxpost.dispatcher.v1.PauseRequest\x1a$.muxpost.dispatcher.v1.PauseResponse\x12X\n" +
+	"\aUnpause\x12%.muxpost.dispatcher.v1.UnpauseRequest\x1a&.muxpost.dispatcher.v1.UnpauseResponse\x12f\n" +
+	"\n" +
+	"ListPauses\x12(.muxpost.dispatcher.v1.ListPausesRequest\x1a).muxpost.dispatcher.v1.ListPausesResponse\"\x03\x90\x02\x01\x12U\n" +
+	"\x06Reopen\x12$.muxpost.dispatcher.v1.ReopenRequest\x1a%.muxpost.dispatcher.v1.ReopenResponseBBZ@muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1;dispatcherv1b\x06proto3"
 
 var (
 	file_muxpost_dispatcher_v1_dispatcher_proto_rawDescOnce sync.Once
@@ -1484,63 +2146,88 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP() []byte {
 	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescData
 }
 
-var file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(EventKind)(0),                 // 0: muxpost.dispatcher.v1.EventKind
 	(Outcome)(0),                   // 1: muxpost.dispatcher.v1.Outcome
 	(How)(0),                       // 2: muxpost.dispatcher.v1.How
 	(SessionState)(0),              // 3: muxpost.dispatcher.v1.SessionState
-	(*DeliverRequest)(nil),         // 4: muxpost.dispatcher.v1.DeliverRequest
-	(*DeliverResponse)(nil),        // 5: muxpost.dispatcher.v1.DeliverResponse
-	(*Delivery)(nil),               // 6: muxpost.dispatcher.v1.Delivery
-	(*GetDeliveryRequest)(nil),     // 7: muxpost.dispatcher.v1.GetDeliveryRequest
-	(*GetDeliveryResponse)(nil),    // 8: muxpost.dispatcher.v1.GetDeliveryResponse
-	(*ListDeliveriesRequest)(nil),  // 9: muxpost.dispatcher.v1.ListDeliveriesRequest
-	(*ListDeliveriesResponse)(nil), // 10: muxpost.dispatcher.v1.ListDeliveriesResponse
-	(*Session)(nil),                // 11: muxpost.dispatcher.v1.Session
-	(*ListSessionsRequest)(nil),    // 12: muxpost.dispatcher.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),   // 13: muxpost.dispatcher.v1.ListSessionsResponse
-	(*Event)(nil),                  // 14: muxpost.dispatcher.v1.Event
-	(*ListEventsRequest)(nil),      // 15: muxpost.dispatcher.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 16: muxpost.dispatcher.v1.ListEventsResponse
-	nil,                            // 17: muxpost.dispatcher.v1.Event.FieldsEntry
-	(*durationpb.Duration)(nil),    // 18: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 19: google.protobuf.Timestamp
+	(SessionFlag)(0),               // 4: muxpost.dispatcher.v1.SessionFlag
+	(*DeliverRequest)(nil),         // 5: muxpost.dispatcher.v1.DeliverRequest
+	(*DeliverResponse)(nil),        // 6: muxpost.dispatcher.v1.DeliverResponse
+	(*Delivery)(nil),               // 7: muxpost.dispatcher.v1.Delivery
+	(*GetDeliveryRequest)(nil),     // 8: muxpost.dispatcher.v1.GetDeliveryRequest
+	(*GetDeliveryResponse)(nil),    // 9: muxpost.dispatcher.v1.GetDeliveryResponse
+	(*ListDeliveriesRequest)(nil),  // 10: muxpost.dispatcher.v1.ListDeliveriesRequest
+	(*ListDeliveriesResponse)(nil), // 11: muxpost.dispatcher.v1.ListDeliveriesResponse
+	(*Session)(nil),                // 12: muxpost.dispatcher.v1.Session
+	(*ListSessionsRequest)(nil),    // 13: muxpost.dispatcher.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),   // 14: muxpost.dispatcher.v1.ListSessionsResponse
+	(*Event)(nil),                  // 15: muxpost.dispatcher.v1.Event
+	(*ListEventsRequest)(nil),      // 16: muxpost.dispatcher.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),     // 17: muxpost.dispatcher.v1.ListEventsResponse
+	(*Pause)(nil),                  // 18: muxpost.dispatcher.v1.Pause
+	(*PauseRequest)(nil),           // 19: muxpost.dispatcher.v1.PauseRequest
+	(*PauseResponse)(nil),          // 20: muxpost.dispatcher.v1.PauseResponse
+	(*UnpauseRequest)(nil),         // 21: muxpost.dispatcher.v1.UnpauseRequest
+	(*UnpauseResponse)(nil),        // 22: muxpost.dispatcher.v1.UnpauseResponse
+	(*ListPausesRequest)(nil),      // 23: muxpost.dispatcher.v1.ListPausesRequest
+	(*ListPausesResponse)(nil),     // 24: muxpost.dispatcher.v1.ListPausesResponse
+	(*ReopenRequest)(nil),          // 25: muxpost.dispatcher.v1.ReopenRequest
+	(*ReopenResponse)(nil),         // 26: muxpost.dispatcher.v1.ReopenResponse
+	nil,                            // 27: muxpost.dispatcher.v1.Event.FieldsEntry
+	(*durationpb.Duration)(nil),    // 28: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 29: google.protobuf.Timestamp
 }
 var file_muxpost_dispatcher_v1_dispatcher_proto_depIdxs = []int32{
 	0,  // 0: muxpost.dispatcher.v1.DeliverRequest.kind:type_name -> muxpost.dispatcher.v1.EventKind
-	6,  // 1: muxpost.dispatcher.v1.DeliverResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	18, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
+	7,  // 1: muxpost.dispatcher.v1.DeliverResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
+	28, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
 	0,  // 3: muxpost.dispatcher.v1.Delivery.kind:type_name -> muxpost.dispatcher.v1.EventKind
 	1,  // 4: muxpost.dispatcher.v1.Delivery.outcome:type_name -> muxpost.dispatcher.v1.Outcome
 	2,  // 5: muxpost.dispatcher.v1.Delivery.how:type_name -> muxpost.dispatcher.v1.How
-	19, // 6: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
-	19, // 7: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
-	6,  // 8: muxpost.dispatcher.v1.GetDeliveryResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	6,  // 9: muxpost.dispatcher.v1.ListDeliveriesResponse.deliveries:type_name -> muxpost.dispatcher.v1.Delivery
-	3,  // 10: muxpost.dispatcher.v1.Session.state:type_name -> muxpost.dispatcher.v1.SessionState
-	19, // 11: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	19, // 12: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	11, // 13: muxpost.dispatcher.v1.ListSessionsResponse.sessions:type_name -> muxpost.dispatcher.v1.Session
-	19, // 14: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
-	17, // 15: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
-	14, // 16: muxpost.dispatcher.v1.ListEventsResponse.events:type_name -> muxpost.dispatcher.v1.Event
-	4,  // 17: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
-	7,  // 18: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
-	9,  // 19: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
-	12, // 20: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
-	15, // 21: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
-	5,  // 22: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
-	8,  // 23: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
-	10, // 24: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
-	13, // 25: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
-	16, // 26: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
-	22, // [22:27] is the sub-list for method output_type
-	17, // [17:22] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	29, // 6: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
+	29, // 7: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
+	7,  // 8: muxpost.dispatcher.v1.GetDeliveryResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
+	1,  // 9: muxpost.dispatcher.v1.ListDeliveriesRequest.outcome:type_name -> muxpost.dispatcher.v1.Outcome
+	7,  // 10: muxpost.dispatcher.v1.ListDeliveriesResponse.deliveries:type_name -> muxpost.dispatcher.v1.Delivery
+	3,  // 11: muxpost.dispatcher.v1.Session.state:type_name -> muxpost.dispatcher.v1.SessionState
+	29, // 12: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	29, // 13: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	4,  // 14: muxpost.dispatcher.v1.Session.flags:type_name -> muxpost.dispatcher.v1.SessionFlag
+	12, // 15: muxpost.dispatcher.v1.ListSessionsResponse.sessions:type_name -> muxpost.dispatcher.v1.Session
+	29, // 16: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
+	27, // 17: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
+	15, // 18: muxpost.dispatcher.v1.ListEventsResponse.events:type_name -> muxpost.dispatcher.v1.Event
+	29, // 19: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
+	18, // 20: muxpost.dispatcher.v1.PauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
+	18, // 21: muxpost.dispatcher.v1.UnpauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
+	18, // 22: muxpost.dispatcher.v1.ListPausesResponse.pauses:type_name -> muxpost.dispatcher.v1.Pause
+	7,  // 23: muxpost.dispatcher.v1.ReopenResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
+	5,  // 24: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
+	8,  // 25: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
+	10, // 26: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
+	13, // 27: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
+	16, // 28: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
+	19, // 29: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
+	21, // 30: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
+	23, // 31: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
+	25, // 32: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
+	6,  // 33: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
+	9,  // 34: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
+	11, // 35: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
+	14, // 36: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
+	17, // 37: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
+	20, // 38: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
+	22, // 39: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
+	24, // 40: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
+	26, // 41: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
+	33, // [33:42] is the sub-list for method output_type
+	24, // [24:33] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_dispatcher_v1_dispatcher_proto_init() }
@@ -1553,8 +2240,8 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc), len(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   14,
+			NumEnums:      5,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,10 @@ const (
 	DispatcherService_ListDeliveries_FullMethodName = "/muxpost.dispatcher.v1.DispatcherService/ListDeliveries"
 	DispatcherService_ListSessions_FullMethodName   = "/muxpost.dispatcher.v1.DispatcherService/ListSessions"
 	DispatcherService_ListEvents_FullMethodName     = "/muxpost.dispatcher.v1.DispatcherService/ListEvents"
+	DispatcherService_Pause_FullMethodName          = "/muxpost.dispatcher.v1.DispatcherService/Pause"
+	DispatcherService_Unpause_FullMethodName        = "/muxpost.dispatcher.v1.DispatcherService/Unpause"
+	DispatcherService_ListPauses_FullMethodName     = "/muxpost.dispatcher.v1.DispatcherService/ListPauses"
+	DispatcherService_Reopen_FullMethodName         = "/muxpost.dispatcher.v1.DispatcherService/Reopen"
 )
 
 // DispatcherServiceClient is the client API for DispatcherService service.
@@ -45,6 +49,16 @@ type DispatcherServiceClient interface {
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
 	// ListEvents returns the dispatcher's events in order of their sequence number.
 	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
+	// Pause holds back the deliveries of a work item, or of all: none is begun until Unpause. What is under way ends. It survives
+	// restarts. A pause that stands already is left as it is.
+	Pause(ctx context.Context, in *PauseRequest, opts ...grpc.CallOption) (*PauseResponse, error)
+	// Unpause ends a pause. Where none stands it does nothing.
+	Unpause(ctx context.Context, in *UnpauseRequest, opts ...grpc.CallOption) (*UnpauseResponse, error)
+	// ListPauses returns the pauses that stand, the one of all first.
+	ListPauses(ctx context.Context, in *ListPausesRequest, opts ...grpc.CallOption) (*ListPausesResponse, error)
+	// Reopen takes back that a delivery was dropped, so that it is decided again when it is asked for again. One that is in its
+	// conversation is refused; one that has not ended is left as it is.
+	Reopen(ctx context.Context, in *ReopenRequest, opts ...grpc.CallOption) (*ReopenResponse, error)
 }
 
 type dispatcherServiceClient struct {
@@ -105,6 +119,46 @@ func (c *dispatcherServiceClient) ListEvents(ctx context.Context, in *ListEvents
 	return out, nil
 }
 
+func (c *dispatcherServiceClient) Pause(ctx context.Context, in *PauseRequest, opts ...grpc.CallOption) (*PauseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PauseResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_Pause_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) Unpause(ctx context.Context, in *UnpauseRequest, opts ...grpc.CallOption) (*UnpauseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UnpauseResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_Unpause_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) ListPauses(ctx context.Context, in *ListPausesRequest, opts ...grpc.CallOption) (*ListPausesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPausesResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_ListPauses_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) Reopen(ctx context.Context, in *ReopenRequest, opts ...grpc.CallOption) (*ReopenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReopenResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_Reopen_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DispatcherServiceServer is the server API for DispatcherService service.
 // All implementations must embed UnimplementedDispatcherServiceServer
 // for forward compatibility.
@@ -122,6 +176,16 @@ type DispatcherServiceServer interface {
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
 	// ListEvents returns the dispatcher's events in order of their sequence number.
 	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
+	// Pause holds back the deliveries of a work item, or of all: none is begun until Unpause. What is under way ends. It survives
+	// restarts. A pause that stands already is left as it is.
+	Pause(context.Context, *PauseRequest) (*PauseResponse, error)
+	// Unpause ends a pause. Where none stands it does nothing.
+	Unpause(context.Context, *UnpauseRequest) (*UnpauseResponse, error)
+	// ListPauses returns the pauses that stand, the one of all first.
+	ListPauses(context.Context, *ListPausesRequest) (*ListPausesResponse, error)
+	// Reopen takes back that a delivery was dropped, so that it is decided again when it is asked for again. One that is in its
+	// conversation is refused; one that has not ended is left as it is.
+	Reopen(context.Context, *ReopenRequest) (*ReopenResponse, error)
 	mustEmbedUnimplementedDispatcherServiceServer()
 }
 
@@ -146,6 +210,18 @@ func (UnimplementedDispatcherServiceServer) ListSessions(context.Context, *ListS
 }
 func (UnimplementedDispatcherServiceServer) ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEvents not implemented")
+}
+func (UnimplementedDispatcherServiceServer) Pause(context.Context, *PauseRequest) (*PauseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Pause not implemented")
+}
+func (UnimplementedDispatcherServiceServer) Unpause(context.Context, *UnpauseRequest) (*UnpauseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Unpause not implemented")
+}
+func (UnimplementedDispatcherServiceServer) ListPauses(context.Context, *ListPausesRequest) (*ListPausesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPauses not implemented")
+}
+func (UnimplementedDispatcherServiceServer) Reopen(context.Context, *ReopenRequest) (*ReopenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Reopen not implemented")
 }
 func (UnimplementedDispatcherServiceServer) mustEmbedUnimplementedDispatcherServiceServer() {}
 func (UnimplementedDispatcherServiceServer) testEmbeddedByValue()                           {}
@@ -258,6 +334,78 @@ func _DispatcherService_ListEvents_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DispatcherService_Pause_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).Pause(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_Pause_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).Pause(ctx, req.(*PauseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_Unpause_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UnpauseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).Unpause(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_Unpause_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).Unpause(ctx, req.(*UnpauseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_ListPauses_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPausesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).ListPauses(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_ListPauses_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).ListPauses(ctx, req.(*ListPausesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_Reopen_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReopenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).Reopen(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_Reopen_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).Reopen(ctx, req.(*ReopenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // DispatcherService_ServiceDesc is the grpc.ServiceDesc for DispatcherService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -284,6 +432,22 @@ var DispatcherService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListEvents",
 			Handler:    _DispatcherService_ListEvents_Handler,
+		},
+		{
+			MethodName: "Pause",
+			Handler:    _DispatcherService_Pause_Handler,
+		},
+		{
+			MethodName: "Unpause",
+			Handler:    _DispatcherService_Unpause_Handler,
+		},
+		{
+			MethodName: "ListPauses",
+			Handler:    _DispatcherService_ListPauses_Handler,
+		},
+		{
+			MethodName: "Reopen",
+			Handler:    _DispatcherService_Reopen_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -458,7 +458,13 @@ type LedgerEntry struct {
 	// Trace that follows it, 32 hex digits; empty when none was recorded.
 	TraceId string `protobuf:"bytes,16,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
 	// Title of the work item; empty when not known.
-	Title         string `protobuf:"bytes,17,opt,name=title,proto3" json:"title,omitempty"`
+	Title string `protobuf:"bytes,17,opt,name=title,proto3" json:"title,omitempty"`
+	// Since when it has been held; unset when it is not.
+	HeldSince *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=held_since,json=heldSince,proto3" json:"held_since,omitempty"`
+	// The versions under which its tries were spent, or that gave it new ones; empty for one that never gave up.
+	GaveUpVersions []string `protobuf:"bytes,19,rep,name=gave_up_versions,json=gaveUpVersions,proto3" json:"gave_up_versions,omitempty"`
+	// When it was seen to be deleted upstream; unset when it was not.
+	DeleteTime    *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -610,6 +616,27 @@ func (x *LedgerEntry) GetTitle() string {
 		return x.Title
 	}
 	return ""
+}
+
+func (x *LedgerEntry) GetHeldSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HeldSince
+	}
+	return nil
+}
+
+func (x *LedgerEntry) GetGaveUpVersions() []string {
+	if x != nil {
+		return x.GaveUpVersions
+	}
+	return nil
+}
+
+func (x *LedgerEntry) GetDeleteTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DeleteTime
+	}
+	return nil
 }
 
 // ListLedgerRequest chooses rows.
@@ -992,9 +1019,15 @@ type Source struct {
 	// Until when it is not asked, because it named a limit; unset when no limit is being waited out.
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	// Open work items that it has shown so far.
-	KnownItems    int32 `protobuf:"varint,10,opt,name=known_items,json=knownItems,proto3" json:"known_items,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	KnownItems int32 `protobuf:"varint,10,opt,name=known_items,json=knownItems,proto3" json:"known_items,omitempty"`
+	// True when muxpost may write to its tickets what needs a person.
+	Notices bool `protobuf:"varint,11,opt,name=notices,proto3" json:"notices,omitempty"`
+	// Why the latest write to it failed, for a person; empty when it did not.
+	NoticeError string `protobuf:"bytes,12,opt,name=notice_error,json=noticeError,proto3" json:"notice_error,omitempty"`
+	// Since when writes to it have failed; unset when they do not.
+	NoticeErrorTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=notice_error_time,json=noticeErrorTime,proto3" json:"notice_error_time,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Source) Reset() {
@@ -1097,6 +1130,274 @@ func (x *Source) GetKnownItems() int32 {
 	return 0
 }
 
+func (x *Source) GetNotices() bool {
+	if x != nil {
+		return x.Notices
+	}
+	return false
+}
+
+func (x *Source) GetNoticeError() string {
+	if x != nil {
+		return x.NoticeError
+	}
+	return ""
+}
+
+func (x *Source) GetNoticeErrorTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NoticeErrorTime
+	}
+	return nil
+}
+
+// PollEvent is something that the poller did or found.
+type PollEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Position in the stream. Gaps are normal.
+	Sequence int64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Type from the closed list in core/ledger, for example poll.rearmed.
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// When it was written, on the database's clock.
+	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	// Work item; empty when it concerns none, or a whole source.
+	WorkItem string `protobuf:"bytes,4,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// Delivery; empty when it concerns none, or several.
+	DeliveryId string `protobuf:"bytes,5,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	// Source; empty when it concerns none.
+	Source string `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
+	// The type's own fields, by name.
+	Fields map[string]string `protobuf:"bytes,7,rep,name=fields,proto3" json:"fields,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Trace, 32 hex digits; empty when none.
+	TraceId       string `protobuf:"bytes,8,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PollEvent) Reset() {
+	*x = PollEvent{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PollEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PollEvent) ProtoMessage() {}
+
+func (x *PollEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PollEvent.ProtoReflect.Descriptor instead.
+func (*PollEvent) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *PollEvent) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *PollEvent) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *PollEvent) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *PollEvent) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *PollEvent) GetDeliveryId() string {
+	if x != nil {
+		return x.DeliveryId
+	}
+	return ""
+}
+
+func (x *PollEvent) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *PollEvent) GetFields() map[string]string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+func (x *PollEvent) GetTraceId() string {
+	if x != nil {
+		return x.TraceId
+	}
+	return ""
+}
+
+// ListPollEventsRequest chooses events.
+type ListPollEventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only events after this sequence number. Zero starts at the beginning.
+	AfterSequence int64 `protobuf:"varint,1,opt,name=after_sequence,json=afterSequence,proto3" json:"after_sequence,omitempty"`
+	// Only events of this work item; empty for all.
+	WorkItem string `protobuf:"bytes,2,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// Only events of this delivery; empty for all.
+	DeliveryId string `protobuf:"bytes,3,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	// Only events of this source; empty for all.
+	Source string `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	// At most this many, 1 to 500. Zero means 100.
+	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// True returns the newest page instead of the first, still in order of sequence.
+	Latest        bool `protobuf:"varint,6,opt,name=latest,proto3" json:"latest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPollEventsRequest) Reset() {
+	*x = ListPollEventsRequest{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPollEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPollEventsRequest) ProtoMessage() {}
+
+func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPollEventsRequest.ProtoReflect.Descriptor instead.
+func (*ListPollEventsRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListPollEventsRequest) GetAfterSequence() int64 {
+	if x != nil {
+		return x.AfterSequence
+	}
+	return 0
+}
+
+func (x *ListPollEventsRequest) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *ListPollEventsRequest) GetDeliveryId() string {
+	if x != nil {
+		return x.DeliveryId
+	}
+	return ""
+}
+
+func (x *ListPollEventsRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ListPollEventsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListPollEventsRequest) GetLatest() bool {
+	if x != nil {
+		return x.Latest
+	}
+	return false
+}
+
+// ListPollEventsResponse is one page of events.
+type ListPollEventsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The events, in order of sequence. Ask again after the last one's sequence number for more. One that was written while an older
+	// write still ran is shown once that has ended, so that nothing is missed.
+	Events        []*PollEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPollEventsResponse) Reset() {
+	*x = ListPollEventsResponse{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPollEventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPollEventsResponse) ProtoMessage() {}
+
+func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPollEventsResponse.ProtoReflect.Descriptor instead.
+func (*ListPollEventsResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ListPollEventsResponse) GetEvents() []*PollEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
 var File_muxpost_poller_v1_poller_proto protoreflect.FileDescriptor
 
 const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
@@ -1123,7 +1424,7 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\aharness\x18\x05 \x01(\tR\aharness\"`\n" +
 	"\x0eSubmitResponse\x124\n" +
 	"\x05entry\x18\x01 \x01(\v2\x1e.muxpost.poller.v1.LedgerEntryR\x05entry\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\"\xda\x04\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"\xfc\x05\n" +
 	"\vLedgerEntry\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\x12\x1b\n" +
@@ -1145,7 +1446,12 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\vupdate_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x12\x19\n" +
 	"\btrace_id\x18\x10 \x01(\tR\atraceId\x12\x14\n" +
-	"\x05title\x18\x11 \x01(\tR\x05title\"\xc3\x01\n" +
+	"\x05title\x18\x11 \x01(\tR\x05title\x129\n" +
+	"\n" +
+	"held_since\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\theldSince\x12(\n" +
+	"\x10gave_up_versions\x18\x13 \x03(\tR\x0egaveUpVersions\x12;\n" +
+	"\vdelete_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"deleteTime\"\xc3\x01\n" +
 	"\x11ListLedgerRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x124\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1e.muxpost.poller.v1.LedgerStateR\x05state\x12\x1b\n" +
@@ -1166,7 +1472,7 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\"\x14\n" +
 	"\x12ListSourcesRequest\"J\n" +
 	"\x13ListSourcesResponse\x123\n" +
-	"\asources\x18\x01 \x03(\v2\x19.muxpost.poller.v1.SourceR\asources\"\xd4\x03\n" +
+	"\asources\x18\x01 \x03(\v2\x19.muxpost.poller.v1.SourceR\asources\"\xd9\x04\n" +
 	"\x06Source\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\"\n" +
@@ -1181,7 +1487,33 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"not_before\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12\x1f\n" +
 	"\vknown_items\x18\n" +
 	" \x01(\x05R\n" +
-	"knownItems*\xfb\x01\n" +
+	"knownItems\x12\x18\n" +
+	"\anotices\x18\v \x01(\bR\anotices\x12!\n" +
+	"\fnotice_error\x18\f \x01(\tR\vnoticeError\x12F\n" +
+	"\x11notice_error_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x0fnoticeErrorTime\"\xd9\x02\n" +
+	"\tPollEvent\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12.\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1b\n" +
+	"\twork_item\x18\x04 \x01(\tR\bworkItem\x12\x1f\n" +
+	"\vdelivery_id\x18\x05 \x01(\tR\n" +
+	"deliveryId\x12\x16\n" +
+	"\x06source\x18\x06 \x01(\tR\x06source\x12@\n" +
+	"\x06fields\x18\a \x03(\v2(.muxpost.poller.v1.PollEvent.FieldsEntryR\x06fields\x12\x19\n" +
+	"\btrace_id\x18\b \x01(\tR\atraceId\x1a9\n" +
+	"\vFieldsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc9\x01\n" +
+	"\x15ListPollEventsRequest\x12%\n" +
+	"\x0eafter_sequence\x18\x01 \x01(\x03R\rafterSequence\x12\x1b\n" +
+	"\twork_item\x18\x02 \x01(\tR\bworkItem\x12\x1f\n" +
+	"\vdelivery_id\x18\x03 \x01(\tR\n" +
+	"deliveryId\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\tR\x06source\x12\x1b\n" +
+	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x16\n" +
+	"\x06latest\x18\x06 \x01(\bR\x06latest\"N\n" +
+	"\x16ListPollEventsResponse\x124\n" +
+	"\x06events\x18\x01 \x03(\v2\x1c.muxpost.poller.v1.PollEventR\x06events*\xfb\x01\n" +
 	"\vLedgerState\x12\x1c\n" +
 	"\x18LEDGER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14LEDGER_STATE_PENDING\x10\x01\x12\x17\n" +
@@ -1191,14 +1523,15 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\x14LEDGER_STATE_SETTLED\x10\x05\x12\x18\n" +
 	"\x14LEDGER_STATE_DROPPED\x10\x06\x12\x18\n" +
 	"\x14LEDGER_STATE_GAVE_UP\x10\a\x12\x1a\n" +
-	"\x16LEDGER_STATE_CANCELLED\x10\b2\xd6\x03\n" +
+	"\x16LEDGER_STATE_CANCELLED\x10\b2\xc2\x04\n" +
 	"\rPollerService\x12P\n" +
 	"\aPollNow\x12!.muxpost.poller.v1.PollNowRequest\x1a\".muxpost.poller.v1.PollNowResponse\x12M\n" +
 	"\x06Submit\x12 .muxpost.poller.v1.SubmitRequest\x1a!.muxpost.poller.v1.SubmitResponse\x12^\n" +
 	"\n" +
 	"ListLedger\x12$.muxpost.poller.v1.ListLedgerRequest\x1a%.muxpost.poller.v1.ListLedgerResponse\"\x03\x90\x02\x01\x12a\n" +
 	"\vCountLedger\x12%.muxpost.poller.v1.CountLedgerRequest\x1a&.muxpost.poller.v1.CountLedgerResponse\"\x03\x90\x02\x01\x12a\n" +
-	"\vListSources\x12%.muxpost.poller.v1.ListSourcesRequest\x1a&.muxpost.poller.v1.ListSourcesResponse\"\x03\x90\x02\x01B:Z8muxpost.dev/muxpost/proto/gen/muxpost/poller/v1;pollerv1b\x06proto3"
+	"\vListSources\x12%.muxpost.poller.v1.ListSourcesRequest\x1a&.muxpost.poller.v1.ListSourcesResponse\"\x03\x90\x02\x01\x12j\n" +
+	"\x0eListPollEvents\x12(.muxpost.poller.v1.ListPollEventsRequest\x1a).muxpost.poller.v1.ListPollEventsResponse\"\x03\x90\x02\x01B:Z8muxpost.dev/muxpost/proto/gen/muxpost/poller/v1;pollerv1b\x06proto3"
 
 var (
 	file_muxpost_poller_v1_poller_proto_rawDescOnce sync.Once
@@ -1213,60 +1546,72 @@ func file_muxpost_poller_v1_poller_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_poller_v1_poller_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_muxpost_poller_v1_poller_proto_goTypes = []any{
-	(LedgerState)(0),              // 0: muxpost.poller.v1.LedgerState
-	(*PollNowRequest)(nil),        // 1: muxpost.poller.v1.PollNowRequest
-	(*PollNowResponse)(nil),       // 2: muxpost.poller.v1.PollNowResponse
-	(*SourcePoll)(nil),            // 3: muxpost.poller.v1.SourcePoll
-	(*SubmitRequest)(nil),         // 4: muxpost.poller.v1.SubmitRequest
-	(*SubmitResponse)(nil),        // 5: muxpost.poller.v1.SubmitResponse
-	(*LedgerEntry)(nil),           // 6: muxpost.poller.v1.LedgerEntry
-	(*ListLedgerRequest)(nil),     // 7: muxpost.poller.v1.ListLedgerRequest
-	(*ListLedgerResponse)(nil),    // 8: muxpost.poller.v1.ListLedgerResponse
-	(*CountLedgerRequest)(nil),    // 9: muxpost.poller.v1.CountLedgerRequest
-	(*CountLedgerResponse)(nil),   // 10: muxpost.poller.v1.CountLedgerResponse
-	(*StateCount)(nil),            // 11: muxpost.poller.v1.StateCount
-	(*ListSourcesRequest)(nil),    // 12: muxpost.poller.v1.ListSourcesRequest
-	(*ListSourcesResponse)(nil),   // 13: muxpost.poller.v1.ListSourcesResponse
-	(*Source)(nil),                // 14: muxpost.poller.v1.Source
-	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(LedgerState)(0),               // 0: muxpost.poller.v1.LedgerState
+	(*PollNowRequest)(nil),         // 1: muxpost.poller.v1.PollNowRequest
+	(*PollNowResponse)(nil),        // 2: muxpost.poller.v1.PollNowResponse
+	(*SourcePoll)(nil),             // 3: muxpost.poller.v1.SourcePoll
+	(*SubmitRequest)(nil),          // 4: muxpost.poller.v1.SubmitRequest
+	(*SubmitResponse)(nil),         // 5: muxpost.poller.v1.SubmitResponse
+	(*LedgerEntry)(nil),            // 6: muxpost.poller.v1.LedgerEntry
+	(*ListLedgerRequest)(nil),      // 7: muxpost.poller.v1.ListLedgerRequest
+	(*ListLedgerResponse)(nil),     // 8: muxpost.poller.v1.ListLedgerResponse
+	(*CountLedgerRequest)(nil),     // 9: muxpost.poller.v1.CountLedgerRequest
+	(*CountLedgerResponse)(nil),    // 10: muxpost.poller.v1.CountLedgerResponse
+	(*StateCount)(nil),             // 11: muxpost.poller.v1.StateCount
+	(*ListSourcesRequest)(nil),     // 12: muxpost.poller.v1.ListSourcesRequest
+	(*ListSourcesResponse)(nil),    // 13: muxpost.poller.v1.ListSourcesResponse
+	(*Source)(nil),                 // 14: muxpost.poller.v1.Source
+	(*PollEvent)(nil),              // 15: muxpost.poller.v1.PollEvent
+	(*ListPollEventsRequest)(nil),  // 16: muxpost.poller.v1.ListPollEventsRequest
+	(*ListPollEventsResponse)(nil), // 17: muxpost.poller.v1.ListPollEventsResponse
+	nil,                            // 18: muxpost.poller.v1.PollEvent.FieldsEntry
+	(*durationpb.Duration)(nil),    // 19: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 20: google.protobuf.Timestamp
 }
 var file_muxpost_poller_v1_poller_proto_depIdxs = []int32{
 	3,  // 0: muxpost.poller.v1.PollNowResponse.sources:type_name -> muxpost.poller.v1.SourcePoll
-	15, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
+	19, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
 	6,  // 2: muxpost.poller.v1.SubmitResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	0,  // 3: muxpost.poller.v1.LedgerEntry.state:type_name -> muxpost.poller.v1.LedgerState
-	16, // 4: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
-	16, // 5: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
-	16, // 6: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
-	16, // 7: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
-	0,  // 8: muxpost.poller.v1.ListLedgerRequest.state:type_name -> muxpost.poller.v1.LedgerState
-	6,  // 9: muxpost.poller.v1.ListLedgerResponse.entries:type_name -> muxpost.poller.v1.LedgerEntry
-	11, // 10: muxpost.poller.v1.CountLedgerResponse.counts:type_name -> muxpost.poller.v1.StateCount
-	0,  // 11: muxpost.poller.v1.StateCount.state:type_name -> muxpost.poller.v1.LedgerState
-	14, // 12: muxpost.poller.v1.ListSourcesResponse.sources:type_name -> muxpost.poller.v1.Source
-	15, // 13: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
-	16, // 14: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
-	16, // 15: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
-	16, // 16: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
-	16, // 17: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
-	1,  // 18: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
-	4,  // 19: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
-	7,  // 20: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
-	9,  // 21: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
-	12, // 22: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
-	2,  // 23: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
-	5,  // 24: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
-	8,  // 25: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
-	10, // 26: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
-	13, // 27: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
-	23, // [23:28] is the sub-list for method output_type
-	18, // [18:23] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	20, // 4: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
+	20, // 5: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
+	20, // 6: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
+	20, // 7: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
+	20, // 8: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
+	20, // 9: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
+	0,  // 10: muxpost.poller.v1.ListLedgerRequest.state:type_name -> muxpost.poller.v1.LedgerState
+	6,  // 11: muxpost.poller.v1.ListLedgerResponse.entries:type_name -> muxpost.poller.v1.LedgerEntry
+	11, // 12: muxpost.poller.v1.CountLedgerResponse.counts:type_name -> muxpost.poller.v1.StateCount
+	0,  // 13: muxpost.poller.v1.StateCount.state:type_name -> muxpost.poller.v1.LedgerState
+	14, // 14: muxpost.poller.v1.ListSourcesResponse.sources:type_name -> muxpost.poller.v1.Source
+	19, // 15: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
+	20, // 16: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
+	20, // 17: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
+	20, // 18: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
+	20, // 19: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
+	20, // 20: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
+	20, // 21: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
+	18, // 22: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
+	15, // 23: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
+	1,  // 24: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
+	4,  // 25: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
+	7,  // 26: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
+	9,  // 27: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
+	12, // 28: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
+	16, // 29: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
+	2,  // 30: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
+	5,  // 31: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
+	8,  // 32: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
+	10, // 33: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
+	13, // 34: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
+	17, // 35: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
+	30, // [30:36] is the sub-list for method output_type
+	24, // [24:30] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_poller_v1_poller_proto_init() }
@@ -1280,7 +1625,7 @@ func file_muxpost_poller_v1_poller_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_poller_v1_poller_proto_rawDesc), len(file_muxpost_poller_v1_poller_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

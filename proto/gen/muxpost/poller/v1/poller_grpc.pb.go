@@ -21,11 +21,12 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PollerService_PollNow_FullMethodName     = "/muxpost.poller.v1.PollerService/PollNow"
-	PollerService_Submit_FullMethodName      = "/muxpost.poller.v1.PollerService/Submit"
-	PollerService_ListLedger_FullMethodName  = "/muxpost.poller.v1.PollerService/ListLedger"
-	PollerService_CountLedger_FullMethodName = "/muxpost.poller.v1.PollerService/CountLedger"
-	PollerService_ListSources_FullMethodName = "/muxpost.poller.v1.PollerService/ListSources"
+	PollerService_PollNow_FullMethodName        = "/muxpost.poller.v1.PollerService/PollNow"
+	PollerService_Submit_FullMethodName         = "/muxpost.poller.v1.PollerService/Submit"
+	PollerService_ListLedger_FullMethodName     = "/muxpost.poller.v1.PollerService/ListLedger"
+	PollerService_CountLedger_FullMethodName    = "/muxpost.poller.v1.PollerService/CountLedger"
+	PollerService_ListSources_FullMethodName    = "/muxpost.poller.v1.PollerService/ListSources"
+	PollerService_ListPollEvents_FullMethodName = "/muxpost.poller.v1.PollerService/ListPollEvents"
 )
 
 // PollerServiceClient is the client API for PollerService service.
@@ -44,6 +45,8 @@ type PollerServiceClient interface {
 	CountLedger(ctx context.Context, in *CountLedgerRequest, opts ...grpc.CallOption) (*CountLedgerResponse, error)
 	// ListSources returns the configured sources and how the latest look at each went. It asks no source.
 	ListSources(ctx context.Context, in *ListSourcesRequest, opts ...grpc.CallOption) (*ListSourcesResponse, error)
+	// ListPollEvents returns the poller's own events in order of their sequence number.
+	ListPollEvents(ctx context.Context, in *ListPollEventsRequest, opts ...grpc.CallOption) (*ListPollEventsResponse, error)
 }
 
 type pollerServiceClient struct {
@@ -104,6 +107,16 @@ func (c *pollerServiceClient) ListSources(ctx context.Context, in *ListSourcesRe
 	return out, nil
 }
 
+func (c *pollerServiceClient) ListPollEvents(ctx context.Context, in *ListPollEventsRequest, opts ...grpc.CallOption) (*ListPollEventsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPollEventsResponse)
+	err := c.cc.Invoke(ctx, PollerService_ListPollEvents_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PollerServiceServer is the server API for PollerService service.
 // All implementations must embed UnimplementedPollerServiceServer
 // for forward compatibility.
@@ -120,6 +133,8 @@ type PollerServiceServer interface {
 	CountLedger(context.Context, *CountLedgerRequest) (*CountLedgerResponse, error)
 	// ListSources returns the configured sources and how the latest look at each went. It asks no source.
 	ListSources(context.Context, *ListSourcesRequest) (*ListSourcesResponse, error)
+	// ListPollEvents returns the poller's own events in order of their sequence number.
+	ListPollEvents(context.Context, *ListPollEventsRequest) (*ListPollEventsResponse, error)
 	mustEmbedUnimplementedPollerServiceServer()
 }
 
@@ -144,6 +159,9 @@ func (UnimplementedPollerServiceServer) CountLedger(context.Context, *CountLedge
 }
 func (UnimplementedPollerServiceServer) ListSources(context.Context, *ListSourcesRequest) (*ListSourcesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSources not implemented")
+}
+func (UnimplementedPollerServiceServer) ListPollEvents(context.Context, *ListPollEventsRequest) (*ListPollEventsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPollEvents not implemented")
 }
 func (UnimplementedPollerServiceServer) mustEmbedUnimplementedPollerServiceServer() {}
 func (UnimplementedPollerServiceServer) testEmbeddedByValue()                       {}
@@ -256,6 +274,24 @@ func _PollerService_ListSources_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PollerService_ListPollEvents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPollEventsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PollerServiceServer).ListPollEvents(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PollerService_ListPollEvents_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PollerServiceServer).ListPollEvents(ctx, req.(*ListPollEventsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PollerService_ServiceDesc is the grpc.ServiceDesc for PollerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -282,6 +318,10 @@ var PollerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListSources",
 			Handler:    _PollerService_ListSources_Handler,
+		},
+		{
+			MethodName: "ListPollEvents",
+			Handler:    _PollerService_ListPollEvents_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -21,6 +21,7 @@ type Store struct {
 	sessions   map[string]deliver.Session
 	leases     map[string]lease.Lease
 	events     []deliver.Event
+	pauses     map[string]deliver.Pause
 }
 
 var _ deliver.Store = (*Store)(nil)
@@ -29,6 +30,7 @@ var _ deliver.Store = (*Store)(nil)
 func NewStore(now func() time.Time) *Store {
 	return &Store{
 		now: now, deliveries: map[string]deliver.Delivery{}, sessions: map[string]deliver.Session{}, leases: map[string]lease.Lease{},
+		pauses: map[string]deliver.Pause{},
 	}
 }
 
@@ -63,8 +65,8 @@ func (s *Store) Session(workItem string) (deliver.Session, bool) {
 	return record, ok
 }
 
-// Delivery returns a delivery; the zero one when it is not known.
-func (s *Store) Delivery(id string) deliver.Delivery {
+// Stored returns a delivery; the zero one when it is not known.
+func (s *Store) Stored(id string) deliver.Delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.deliveries[id]
@@ -127,19 +129,35 @@ func (s *Store) TakeLease(ctx context.Context, workItem, holder string) (lease.L
 }
 
 // Look returns what is known.
-func (s *Store) Look(ctx context.Context, workItem, deliveryID string) (*deliver.Session, deliver.Delivery, error) {
+func (s *Store) Look(ctx context.Context, workItem, deliveryID string) (known deliver.Known, err error) {
+	if known.Delivery, err = s.Delivery(ctx, deliveryID); err != nil {
+		return known, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if record, ok := s.sessions[workItem]; ok {
+		known.Session = &record
+		return known, nil
+	}
+	for item, record := range s.sessions {
+		if record.Target == known.Delivery.Target {
+			known.TargetOf = item
+		}
+	}
+	return known, nil
+}
+
+// Delivery returns a delivery.
+func (s *Store) Delivery(ctx context.Context, id string) (deliver.Delivery, error) {
 	if err := s.lock(ctx); err != nil {
-		return nil, deliver.Delivery{}, err
+		return deliver.Delivery{}, err
 	}
 	defer s.mu.Unlock()
-	d, ok := s.deliveries[deliveryID]
+	d, ok := s.deliveries[id]
 	if !ok {
-		return nil, d, fault.New(fault.NotFound, fault.ReasonDeliveryNotFound, "no such delivery")
+		return d, fault.New(fault.NotFound, fault.ReasonDeliveryNotFound, "no such delivery")
 	}
-	if record, ok := s.sessions[workItem]; ok {
-		return &record, d, nil
-	}
-	return nil, d, nil
+	return d, nil
 }
 
 // Save makes a change under the lease.
@@ -160,15 +178,19 @@ func (s *Store) Save(ctx context.Context, l lease.Lease, workItem string, c deli
 		s.sessions[workItem] = *c.Session
 	}
 	if c.Outcome != nil {
-		before := s.deliveries[c.Outcome.ID]
-		if before.Outcome != c.Outcome.Outcome || before.Reason != c.Outcome.Reason {
-			c.Outcome.UpdatedAt = s.now()
-		}
-		s.deliveries[c.Outcome.ID] = *c.Outcome
+		s.put(c.Outcome)
 		s.leases[workItem] = lease.Lease{Token: l.Token}
 	}
 	s.events = append(s.events, c.Events...)
 	return nil
+}
+
+// put stores an outcome, with its time if it is another than before.
+func (s *Store) put(d *deliver.Delivery) {
+	if before := s.deliveries[d.ID]; before.Outcome != d.Outcome || before.Reason != d.Reason {
+		d.UpdatedAt = s.now()
+	}
+	s.deliveries[d.ID] = *d
 }
 
 // Release gives the lease back.

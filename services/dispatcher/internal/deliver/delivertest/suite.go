@@ -33,8 +33,8 @@ func CheckStore(t *testing.T, s deliver.Store) {
 	if _, err := s.Begin(ctx, other, deliver.Event{}); !errors.Is(err, fault.Conflict) || fault.ReasonOf(err) != fault.ReasonDeliveryMismatch {
 		t.Errorf("another event under the id: %v", err)
 	}
-	if found, got, err := s.Look(ctx, item, id); err != nil || found != nil || got.Asked != 2 {
-		t.Errorf("session %+v, delivery %+v, %v", found, got, err)
+	if known, err := s.Look(ctx, item, id); err != nil || known.Session != nil || known.TargetOf != "" || known.Delivery.Asked != 2 {
+		t.Errorf("%+v, %v", known, err)
 	}
 
 	first, ok, err := s.TakeLease(ctx, item, "a")
@@ -57,10 +57,11 @@ func CheckStore(t *testing.T, s deliver.Store) {
 	if d.UpdatedAt.IsZero() {
 		t.Error("the outcome has no time")
 	}
-	found, got, err := s.Look(ctx, item, id)
+	known, err := s.Look(ctx, item, id)
 	must(err)
-	if found == nil || found.Host != "h" || len(found.Lineage) != 1 || got.Outcome != dispatch.Waiting || len(got.Steps) != 1 {
-		t.Errorf("session %+v, delivery %+v", found, got)
+	if found := known.Session; found == nil || found.Host != "h" || len(found.Lineage) != 1 || known.TargetOf != "" ||
+		known.Delivery.Outcome != dispatch.Waiting || len(known.Delivery.Steps) != 1 {
+		t.Errorf("%+v", known)
 	}
 	if err := s.Save(ctx, again, item, deliver.Change{Outcome: &d}); !errors.Is(err, fault.Fenced) {
 		t.Errorf("after the lease was given back: %v", err)
@@ -82,5 +83,111 @@ func CheckStore(t *testing.T, s deliver.Store) {
 	record.WorkItem = other.WorkItem
 	if err := s.Save(ctx, l, other.WorkItem, deliver.Change{Session: &record}); fault.ReasonOf(err) != fault.ReasonTargetCollision {
 		t.Errorf("two items of one name: %v", err)
+	}
+	other.ID, other.Target, other.Asked = "delivery-2", record.Target, 1
+	_, err = s.Begin(ctx, other, deliver.Event{Type: dispatch.DispatchQueued})
+	must(err)
+	if known, err := s.Look(ctx, other.WorkItem, other.ID); err != nil || known.Session != nil || known.TargetOf != item {
+		t.Errorf("whose name it is: %+v, %v", known, err)
+	}
+	must(s.Release(ctx, other.WorkItem, l))
+	checkPauses(t, s, item)
+	checkPostpone(t, s, other)
+	checkReopen(t, s, other)
+}
+
+// checkPauses leaves no pause behind.
+func checkPauses(t *testing.T, s deliver.Store, item string) {
+	t.Helper()
+	ctx := t.Context()
+	paused := func() (scopes string) {
+		t.Helper()
+		all, err := s.Paused(ctx, item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range all {
+			scopes += "[" + p.WorkItem + " " + p.Reason + "]"
+		}
+		return scopes
+	}
+	told := deliver.Event{Type: dispatch.DispatchPaused, WorkItem: item}
+	first, made, err := s.Pause(ctx, deliver.Pause{WorkItem: item, Reason: "one", Who: "ann"}, told)
+	if err != nil || !made || first.Since.IsZero() || first.Who != "ann" {
+		t.Errorf("the first pause: %+v, %v, %v", first, made, err)
+	}
+	again, made, err := s.Pause(ctx, deliver.Pause{WorkItem: item, Reason: "two"}, told)
+	if err != nil || made || !again.Since.Equal(first.Since) || again.Reason != "one" {
+		t.Errorf("the same again: %+v, %v, %v", again, made, err)
+	}
+	if _, made, err := s.Pause(ctx, deliver.Pause{WorkItem: "github:octo/widget#99"}, told); err != nil || !made {
+		t.Errorf("another item: %v, %v", made, err)
+	}
+	if _, made, err := s.Pause(ctx, deliver.Pause{Reason: "every"}, told); err != nil || !made {
+		t.Errorf("all: %v, %v", made, err)
+	}
+	if got := paused(); got != "[ every]["+item+" one]" {
+		t.Errorf("paused by %s", got)
+	}
+	for _, scope := range []string{"", item, "github:octo/widget#99"} {
+		if p, stood, err := s.Unpause(ctx, scope, told); err != nil || !stood || p.WorkItem != scope {
+			t.Errorf("unpause %q: %+v, %v, %v", scope, p, stood, err)
+		}
+		if _, stood, err := s.Unpause(ctx, scope, told); err != nil || stood {
+			t.Errorf("unpause %q again: %v, %v", scope, stood, err)
+		}
+	}
+	if got := paused(); got != "" {
+		t.Errorf("paused by %s in the end", got)
+	}
+}
+
+// checkPostpone ends with the delivery dropped and no lease.
+func checkPostpone(t *testing.T, s deliver.Store, d deliver.Delivery) {
+	t.Helper()
+	ctx := t.Context()
+	postpone := func(want bool) {
+		t.Helper()
+		d.Outcome, d.Reason, d.Steps = dispatch.Waiting, dispatch.ReasonPaused, []string{"paused"}
+		stored, err := s.Postpone(ctx, &d)
+		if err != nil || stored != want {
+			t.Errorf("postponed %v, %v", stored, err)
+		}
+		if got, err := s.Delivery(ctx, d.ID); err != nil || (got.Reason == dispatch.ReasonPaused) != want {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	l, _, err := s.TakeLease(ctx, d.WorkItem, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	postpone(false)
+	if err := s.Release(ctx, d.WorkItem, l); err != nil {
+		t.Fatal(err)
+	}
+	postpone(true)
+	if l, _, err = s.TakeLease(ctx, d.WorkItem, "a"); err != nil {
+		t.Fatal(err)
+	}
+	d.Outcome, d.Reason, d.Remedy = dispatch.Dropped, dispatch.ReasonSessionOccupied, "free it"
+	if err := s.Save(ctx, l, d.WorkItem, deliver.Change{Outcome: &d}); err != nil {
+		t.Fatal(err)
+	}
+	postpone(false)
+}
+
+func checkReopen(t *testing.T, s deliver.Store, d deliver.Delivery) {
+	t.Helper()
+	told := deliver.Event{Type: dispatch.DispatchReopened, WorkItem: d.WorkItem, DeliveryID: d.ID}
+	for _, want := range []bool{true, false} {
+		d.Outcome, d.Reason, d.Detail, d.Remedy, d.Steps = dispatch.InProgress, dispatch.ReasonReopened, "re-opened", "", nil
+		reopened, err := s.Reopen(t.Context(), &d, told)
+		if err != nil || reopened != want {
+			t.Errorf("re-opened %v, %v; want %v", reopened, err, want)
+		}
+		got, err := s.Delivery(t.Context(), d.ID)
+		if err != nil || got.Outcome != dispatch.InProgress || got.Reason != dispatch.ReasonReopened || got.Remedy != "" || len(got.Steps) != 0 {
+			t.Errorf("%+v, %v", got, err)
+		}
 	}
 }

@@ -39,6 +39,15 @@ const (
 	// DispatcherServiceListEventsProcedure is the procedure name of the DispatcherService's ListEvents
 	// RPC.
 	DispatcherServiceListEventsProcedure = "/muxpost.dispatcher.v1.DispatcherService/ListEvents"
+	// DispatcherServicePauseProcedure is the procedure name of the DispatcherService's Pause RPC.
+	DispatcherServicePauseProcedure = "/muxpost.dispatcher.v1.DispatcherService/Pause"
+	// DispatcherServiceUnpauseProcedure is the procedure name of the DispatcherService's Unpause RPC.
+	DispatcherServiceUnpauseProcedure = "/muxpost.dispatcher.v1.DispatcherService/Unpause"
+	// DispatcherServiceListPausesProcedure is the procedure name of the DispatcherService's ListPauses
+	// RPC.
+	DispatcherServiceListPausesProcedure = "/muxpost.dispatcher.v1.DispatcherService/ListPauses"
+	// DispatcherServiceReopenProcedure is the procedure name of the DispatcherService's Reopen RPC.
+	DispatcherServiceReopenProcedure = "/muxpost.dispatcher.v1.DispatcherService/Reopen"
 )
 
 var (
@@ -81,6 +90,35 @@ var (
 			IdempotencyLevel: connect.IdempotencyNoSideEffects,
 		}
 	})
+	dispatcherServicePauseSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("Pause"),
+			Procedure:  DispatcherServicePauseProcedure,
+		}
+	})
+	dispatcherServiceUnpauseSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("Unpause"),
+			Procedure:  DispatcherServiceUnpauseProcedure,
+		}
+	})
+	dispatcherServiceListPausesSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("ListPauses"),
+			Procedure:        DispatcherServiceListPausesProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
+	dispatcherServiceReopenSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("Reopen"),
+			Procedure:  DispatcherServiceReopenProcedure,
+		}
+	})
 )
 
 // DispatcherServiceClient is a client for the muxpost.dispatcher.v1.DispatcherService service.
@@ -96,6 +134,16 @@ type DispatcherServiceClient interface {
 	ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error)
 	// ListEvents returns the dispatcher's events in order of their sequence number.
 	ListEvents(context.Context, *v1.ListEventsRequest) (*v1.ListEventsResponse, error)
+	// Pause holds back the deliveries of a work item, or of all: none is begun until Unpause. What is under way ends. It survives
+	// restarts. A pause that stands already is left as it is.
+	Pause(context.Context, *v1.PauseRequest) (*v1.PauseResponse, error)
+	// Unpause ends a pause. Where none stands it does nothing.
+	Unpause(context.Context, *v1.UnpauseRequest) (*v1.UnpauseResponse, error)
+	// ListPauses returns the pauses that stand, the one of all first.
+	ListPauses(context.Context, *v1.ListPausesRequest) (*v1.ListPausesResponse, error)
+	// Reopen takes back that a delivery was dropped, so that it is decided again when it is asked for again. One that is in its
+	// conversation is refused; one that has not ended is left as it is.
+	Reopen(context.Context, *v1.ReopenRequest) (*v1.ReopenResponse, error)
 }
 
 // NewDispatcherServiceClient constructs a client for the muxpost.dispatcher.v1.DispatcherService
@@ -118,6 +166,16 @@ type DispatcherServiceHandler interface {
 	ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error)
 	// ListEvents returns the dispatcher's events in order of their sequence number.
 	ListEvents(context.Context, *v1.ListEventsRequest) (*v1.ListEventsResponse, error)
+	// Pause holds back the deliveries of a work item, or of all: none is begun until Unpause. What is under way ends. It survives
+	// restarts. A pause that stands already is left as it is.
+	Pause(context.Context, *v1.PauseRequest) (*v1.PauseResponse, error)
+	// Unpause ends a pause. Where none stands it does nothing.
+	Unpause(context.Context, *v1.UnpauseRequest) (*v1.UnpauseResponse, error)
+	// ListPauses returns the pauses that stand, the one of all first.
+	ListPauses(context.Context, *v1.ListPausesRequest) (*v1.ListPausesResponse, error)
+	// Reopen takes back that a delivery was dropped, so that it is decided again when it is asked for again. One that is in its
+	// conversation is refused; one that has not ended is left as it is.
+	Reopen(context.Context, *v1.ReopenRequest) (*v1.ReopenResponse, error)
 }
 
 // RegisterDispatcherServiceHandler registers svc as the muxpost.dispatcher.v1.DispatcherService
@@ -130,6 +188,10 @@ func RegisterDispatcherServiceHandler(server *connect.Server, svc DispatcherServ
 		connect.Method{Spec: dispatcherServiceListDeliveriesSpec(), Handler: adapter.listDeliveries},
 		connect.Method{Spec: dispatcherServiceListSessionsSpec(), Handler: adapter.listSessions},
 		connect.Method{Spec: dispatcherServiceListEventsSpec(), Handler: adapter.listEvents},
+		connect.Method{Spec: dispatcherServicePauseSpec(), Handler: adapter.pause},
+		connect.Method{Spec: dispatcherServiceUnpauseSpec(), Handler: adapter.unpause},
+		connect.Method{Spec: dispatcherServiceListPausesSpec(), Handler: adapter.listPauses},
+		connect.Method{Spec: dispatcherServiceReopenSpec(), Handler: adapter.reopen},
 	)
 }
 
@@ -154,6 +216,22 @@ func (UnimplementedDispatcherServiceHandler) ListSessions(context.Context, *v1.L
 
 func (UnimplementedDispatcherServiceHandler) ListEvents(context.Context, *v1.ListEventsRequest) (*v1.ListEventsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.ListEvents is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) Pause(context.Context, *v1.PauseRequest) (*v1.PauseResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.Pause is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) Unpause(context.Context, *v1.UnpauseRequest) (*v1.UnpauseResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.Unpause is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) ListPauses(context.Context, *v1.ListPausesRequest) (*v1.ListPausesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.ListPauses is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) Reopen(context.Context, *v1.ReopenRequest) (*v1.ReopenResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.Reopen is not implemented")
 }
 
 type dispatcherServiceClient struct {
@@ -195,6 +273,38 @@ func (c *dispatcherServiceClient) ListSessions(ctx context.Context, req *v1.List
 func (c *dispatcherServiceClient) ListEvents(ctx context.Context, req *v1.ListEventsRequest) (*v1.ListEventsResponse, error) {
 	var res v1.ListEventsResponse
 	if err := c.client.CallUnary(ctx, dispatcherServiceListEventsSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) Pause(ctx context.Context, req *v1.PauseRequest) (*v1.PauseResponse, error) {
+	var res v1.PauseResponse
+	if err := c.client.CallUnary(ctx, dispatcherServicePauseSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) Unpause(ctx context.Context, req *v1.UnpauseRequest) (*v1.UnpauseResponse, error) {
+	var res v1.UnpauseResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceUnpauseSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) ListPauses(ctx context.Context, req *v1.ListPausesRequest) (*v1.ListPausesResponse, error) {
+	var res v1.ListPausesResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceListPausesSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) Reopen(ctx context.Context, req *v1.ReopenRequest) (*v1.ReopenResponse, error) {
+	var res v1.ReopenResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceReopenSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -256,6 +366,54 @@ func (h dispatcherServiceHandler) listEvents(ctx context.Context, _ connect.Spec
 		return err
 	}
 	res, err := h.svc.ListEvents(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) pause(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.PauseRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.Pause(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) unpause(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.UnpauseRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.Unpause(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) listPauses(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.ListPausesRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.ListPauses(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) reopen(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.ReopenRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.Reopen(ctx, &req)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,9 @@ const (
 	PollerServiceCountLedgerProcedure = "/muxpost.poller.v1.PollerService/CountLedger"
 	// PollerServiceListSourcesProcedure is the procedure name of the PollerService's ListSources RPC.
 	PollerServiceListSourcesProcedure = "/muxpost.poller.v1.PollerService/ListSources"
+	// PollerServiceListPollEventsProcedure is the procedure name of the PollerService's ListPollEvents
+	// RPC.
+	PollerServiceListPollEventsProcedure = "/muxpost.poller.v1.PollerService/ListPollEvents"
 )
 
 var (
@@ -76,6 +79,14 @@ var (
 			IdempotencyLevel: connect.IdempotencyNoSideEffects,
 		}
 	})
+	pollerServiceListPollEventsSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_poller_v1_poller_proto.Services().ByName("PollerService").Methods().ByName("ListPollEvents"),
+			Procedure:        PollerServiceListPollEventsProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
 )
 
 // PollerServiceClient is a client for the muxpost.poller.v1.PollerService service.
@@ -90,6 +101,8 @@ type PollerServiceClient interface {
 	CountLedger(context.Context, *v1.CountLedgerRequest) (*v1.CountLedgerResponse, error)
 	// ListSources returns the configured sources and how the latest look at each went. It asks no source.
 	ListSources(context.Context, *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error)
+	// ListPollEvents returns the poller's own events in order of their sequence number.
+	ListPollEvents(context.Context, *v1.ListPollEventsRequest) (*v1.ListPollEventsResponse, error)
 }
 
 // NewPollerServiceClient constructs a client for the muxpost.poller.v1.PollerService service.
@@ -110,6 +123,8 @@ type PollerServiceHandler interface {
 	CountLedger(context.Context, *v1.CountLedgerRequest) (*v1.CountLedgerResponse, error)
 	// ListSources returns the configured sources and how the latest look at each went. It asks no source.
 	ListSources(context.Context, *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error)
+	// ListPollEvents returns the poller's own events in order of their sequence number.
+	ListPollEvents(context.Context, *v1.ListPollEventsRequest) (*v1.ListPollEventsResponse, error)
 }
 
 // RegisterPollerServiceHandler registers svc as the muxpost.poller.v1.PollerService implementation
@@ -122,6 +137,7 @@ func RegisterPollerServiceHandler(server *connect.Server, svc PollerServiceHandl
 		connect.Method{Spec: pollerServiceListLedgerSpec(), Handler: adapter.listLedger},
 		connect.Method{Spec: pollerServiceCountLedgerSpec(), Handler: adapter.countLedger},
 		connect.Method{Spec: pollerServiceListSourcesSpec(), Handler: adapter.listSources},
+		connect.Method{Spec: pollerServiceListPollEventsSpec(), Handler: adapter.listPollEvents},
 	)
 }
 
@@ -146,6 +162,10 @@ func (UnimplementedPollerServiceHandler) CountLedger(context.Context, *v1.CountL
 
 func (UnimplementedPollerServiceHandler) ListSources(context.Context, *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.poller.v1.PollerService.ListSources is not implemented")
+}
+
+func (UnimplementedPollerServiceHandler) ListPollEvents(context.Context, *v1.ListPollEventsRequest) (*v1.ListPollEventsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.poller.v1.PollerService.ListPollEvents is not implemented")
 }
 
 type pollerServiceClient struct {
@@ -187,6 +207,14 @@ func (c *pollerServiceClient) CountLedger(ctx context.Context, req *v1.CountLedg
 func (c *pollerServiceClient) ListSources(ctx context.Context, req *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error) {
 	var res v1.ListSourcesResponse
 	if err := c.client.CallUnary(ctx, pollerServiceListSourcesSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *pollerServiceClient) ListPollEvents(ctx context.Context, req *v1.ListPollEventsRequest) (*v1.ListPollEventsResponse, error) {
+	var res v1.ListPollEventsResponse
+	if err := c.client.CallUnary(ctx, pollerServiceListPollEventsSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -248,6 +276,18 @@ func (h pollerServiceHandler) listSources(ctx context.Context, _ connect.Spec, s
 		return err
 	}
 	res, err := h.svc.ListSources(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h pollerServiceHandler) listPollEvents(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.ListPollEventsRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.ListPollEvents(ctx, &req)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muxpost.dev/muxpost/cmd/muxpost/internal/attention"
+	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
+	"muxpost.dev/muxpost/core/fault"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+)
+
+const (
+	// mostWaiting and mostEnded bound how many events of a state are looked at.
+	mostWaiting = 5000
+	mostEnded   = 500
+	// endedWithin is how long an event that ended stays in the list unless told otherwise.
+	endedWithin = 7 * 24 * time.Hour
+)
+
+// attentionReport is what muxpost attention tells.
+type attentionReport struct {
+	Entries []attention.Entry `json:"entries"`
+	// Problems say what could not be found out, so that the list may lack something.
+	Problems []string `json:"problems"`
+}
+
+func attentionCommand(a *app) *cobra.Command {
+	var within time.Duration
+	c := &cobra.Command{
+		Use: "attention", Short: "List everything that needs a person, with what to do about it", Args: args(0, 0, ""),
+		Long: fmt.Sprintf(`attention lists what does not pass by itself: events that were dropped, given up or typed without proof that they
+arrived; events held by a session for longer than %s, or on their way for longer than %s; agents that live on without their session; sources
+that cannot be read; and pauses that have stood for longer than %s.
+
+Exit codes: 0 nothing needs a person, 1 something does, 3 a service does not answer, so that the list may lack something.`,
+			view.Short(attention.MaxHeld), view.Short(attention.MaxWaiting), view.Short(attention.MaxPaused)),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.attention(cmd.Context(), within) },
+	}
+	c.Flags().DurationVar(&within, "ended-within", endedWithin, "leave out events that ended longer ago; 0 leaves out none")
+	a.jsonFlag(c)
+	return c
+}
+
+func (a *app) attention(ctx context.Context, within time.Duration) error {
+	if within < 0 {
+		return fault.New(fault.Invalid, fault.ReasonBadArgument, "--ended-within must not be negative")
+	}
+	s, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var g gathered
+	if within > 0 {
+		g.known.EndedAfter = a.now().Add(-within)
+	}
+	// The dispatcher goes first: some rows of the ledger are asked for because of what it says.
+	away := g.askDispatcher(ctx, s)
+	if err := g.askPoller(ctx, s); away == nil {
+		away = err
+	}
+	r := attentionReport{Entries: attention.Find(g.known, a.now()), Problems: append([]string{}, g.problems...)}
+	if a.json {
+		if r.Entries == nil {
+			r.Entries = []attention.Entry{}
+		}
+		err = a.values(r)
+	} else {
+		r.print(a.printer(), away == nil)
+	}
+	switch {
+	case err != nil:
+		return err
+	case away != nil:
+		return away
+	case len(r.Entries) > 0:
+		return errors.New(view.Count(len(r.Entries), "thing needs", "things need") + " a person")
+	}
+	return nil
+}
+
+// gathered collects what the services know.
+type gathered struct {
+	known    attention.Known
+	problems []string
+}
+
+// failed keeps a problem, and returns the error.
+func (g *gathered) failed(what string, err error) error {
+	if err != nil {
+		g.problems = append(g.problems, what+": "+messageOf(err))
+	}
+	return err
+}
+
+func (g *gathered) cut(got, most int, what string) {
+	if got >= most {
+		g.problems = append(g.problems, fmt.Sprintf("there are more than %d %s, and only the newest were looked at", most, what))
+	}
+}
+
+func (g *gathered) askDispatcher(ctx context.Context, s *services) error {
+	err := s.dispatcher(ctx, func(ctx context.Context, c dispatcherv1.DispatcherServiceClient) error {
+		for _, outcome := range []dispatcherv1.Outcome{dispatcherv1.Outcome_OUTCOME_DROPPED, dispatcherv1.Outcome_OUTCOME_UNCONFIRMED,
+			dispatcherv1.Outcome_OUTCOME_HELD, dispatcherv1.Outcome_OUTCOME_FAILED} {
+			page, err := c.ListDeliveries(ctx, &dispatcherv1.ListDeliveriesRequest{Outcome: outcome, PageSize: mostEnded})
+			if err != nil {
+				return err
+			}
+			g.known.Deliveries = append(g.known.Deliveries, page.GetDeliveries()...)
+		}
+		return pages(0, func(size int32, token string) (int, string, error) {
+			page, err := c.ListPauses(ctx, &dispatcherv1.ListPausesRequest{PageSize: size, PageToken: token})
+			g.known.Pauses = append(g.known.Pauses, page.GetPauses()...)
+			return len(page.GetPauses()), page.GetNextPageToken(), err
+		})
+	})
+	if g.failed("dispatcher", err) != nil {
+		return err
+	}
+	all, err := s.sessions(ctx, "", 0, false)
+	g.known.Sessions = all.GetSessions()
+	return g.failed("sessions", err)
+}
+
+func (g *gathered) askPoller(ctx context.Context, s *services) error {
+	ended := func(row ...*pollerv1.LedgerEntry) { g.known.Ended = append(g.known.Ended, row...) }
+	for _, state := range []pollerv1.LedgerState{pollerv1.LedgerState_LEDGER_STATE_DROPPED, pollerv1.LedgerState_LEDGER_STATE_GAVE_UP} {
+		rows, err := s.ledger(ctx, "", state, mostEnded)
+		if g.failed("ledger", err) != nil {
+			return err
+		}
+		g.cut(len(rows.GetEntries()), mostEnded, "events that are "+view.LedgerState(state))
+		ended(rows.GetEntries()...)
+	}
+	for state := range pollerv1.LedgerState_name {
+		if !waits(pollerv1.LedgerState(state)) {
+			continue
+		}
+		rows, err := s.ledger(ctx, "", pollerv1.LedgerState(state), mostWaiting)
+		if g.failed("ledger", err) != nil {
+			return err
+		}
+		g.cut(len(rows.GetEntries()), mostWaiting, "events that are "+view.LedgerState(pollerv1.LedgerState(state)))
+		g.known.Waiting = append(g.known.Waiting, rows.GetEntries()...)
+	}
+	return g.failed("poller", s.poller(ctx, callTime, func(ctx context.Context, c pollerv1.PollerServiceClient) error {
+		for _, d := range g.known.Deliveries {
+			// What was never proven ends as settled, among very many others: it is asked for by its id.
+			if d.GetOutcome() != dispatcherv1.Outcome_OUTCOME_UNCONFIRMED || d.GetUpdateTime().AsTime().Before(g.known.EndedAfter) {
+				continue
+			}
+			page, err := c.ListLedger(ctx, &pollerv1.ListLedgerRequest{DeliveryId: d.GetDeliveryId()})
+			if err != nil {
+				return err
+			}
+			for _, row := range page.GetEntries() {
+				if row.GetState() == pollerv1.LedgerState_LEDGER_STATE_SETTLED {
+					ended(row)
+				}
+			}
+		}
+		sources, err := c.ListSources(ctx, &pollerv1.ListSourcesRequest{})
+		g.known.Sources = sources.GetSources()
+		return err
+	}))
+}
+
+func (r attentionReport) print(p view.Printer, complete bool) {
+	for _, problem := range r.Problems {
+		p.Line("%s", p.Paint(view.Warn, "not known: "+view.Clip(problem, 200)))
+	}
+	if len(r.Entries) == 0 && complete {
+		p.Line("%s", p.Paint(view.Good, "nothing needs a person"))
+	}
+	for i, e := range r.Entries {
+		if i > 0 || len(r.Problems) > 0 {
+			p.Line("")
+		}
+		word := strings.ReplaceAll(string(e.Kind), "_", " ")
+		head := p.Paint(view.ToneOf(string(e.Kind)), word) + "  " + p.Paint(view.Bold, view.Clean(e.Subject))
+		if e.DeliveryID != "" {
+			head += "  " + view.Clean(e.DeliveryID)
+		}
+		if e.Since != nil {
+			head += "  since " + p.Time(*e.Since)
+		}
+		p.Line("%s", head)
+		p.Line("  %s", view.Clip(e.Why, 400))
+		p.Line("  %s %s", p.Paint(view.Dim, "do:  "), view.Clip(e.Remedy, 400))
+		p.Line("  %s %s", p.Paint(view.Dim, "look:"), view.Clean(e.Look))
+	}
+}

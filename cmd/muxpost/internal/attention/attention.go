@@ -1,0 +1,301 @@
+// Package attention says what needs a person, in one list: events that ended without being delivered or proven, events that wait
+// too long, agents that lost their sessions, sources that cannot be read, and what operators left switched off.
+//
+// It judges what the services answered and asks nobody. What the reasons mean is the package why's.
+package attention
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
+	"muxpost.dev/muxpost/cmd/muxpost/internal/why"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+)
+
+// How long something may last before a person is asked.
+const (
+	MaxHeld    = 15 * time.Minute
+	MaxWaiting = time.Hour
+	MaxPaused  = 24 * time.Hour
+)
+
+// Kind says what is the matter.
+type Kind string
+
+// The kinds, in the order of the list.
+const (
+	// Dropped: the dispatcher ended the event for a reason that a person can act on.
+	Dropped Kind = "dropped"
+	// GaveUp: the event's tries are spent.
+	GaveUp Kind = "gave_up"
+	// Unconfirmed: it was typed, and nothing shows whether it arrived.
+	Unconfirmed Kind = "unconfirmed"
+	// Held: a living session could not take it for longer than MaxHeld.
+	Held Kind = "held"
+	// Waiting: it came in longer than MaxWaiting ago and is still on its way.
+	Waiting Kind = "waiting"
+	// Detached: an agent's process lives on without its session.
+	Detached Kind = "detached"
+	// Source: a source cannot be read.
+	Source Kind = "source"
+	// Paused: a pause has stood for longer than MaxPaused.
+	Paused Kind = "paused"
+	// Shadow: events have waited for longer than MaxWaiting because the dispatcher only looks.
+	Shadow Kind = "shadow"
+)
+
+// Kinds lists every kind, in the order of the list.
+func Kinds() []Kind {
+	return []Kind{Dropped, GaveUp, Unconfirmed, Held, Waiting, Detached, Source, Paused, Shadow}
+}
+
+// Entry is one thing that needs a person.
+type Entry struct {
+	Kind Kind `json:"kind"`
+	// Subject is the work item; of a source its name, and "all" where it concerns all work items.
+	Subject    string `json:"subject"`
+	DeliveryID string `json:"delivery_id,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+	// Since is when it began; nil when that is not known.
+	Since *time.Time `json:"since,omitempty"`
+	// Why is a sentence, and Remedy what to do, both without a full stop.
+	Why    string `json:"why"`
+	Remedy string `json:"remedy"`
+	// Look is the command that shows more.
+	Look string `json:"look"`
+}
+
+// Known is what the services answered.
+type Known struct {
+	// Ended and Waiting are rows of the ledger: those dropped, given up or settled, and those still on their way.
+	Ended, Waiting []*pollerv1.LedgerEntry
+	// Deliveries are the dispatcher's, as many as are known.
+	Deliveries []*dispatcherv1.Delivery
+	Sessions   []*dispatcherv1.Session
+	Sources    []*pollerv1.Source
+	Pauses     []*dispatcherv1.Pause
+	// EndedAfter leaves out what ended before; zero leaves out nothing.
+	EndedAfter time.Time
+}
+
+// Find returns what needs a person, by kind, and within a kind the longest first.
+func Find(k Known, now time.Time) []Entry {
+	f := finder{Known: k, now: now, deliveries: map[string]*dispatcherv1.Delivery{}}
+	for _, d := range k.Deliveries {
+		f.deliveries[d.GetDeliveryId()] = d
+	}
+	f.ended()
+	f.waiting()
+	f.sessions()
+	f.sources()
+	f.pauses()
+	order := Kinds()
+	slices.SortStableFunc(f.out, func(a, b Entry) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)), earlier(a.Since, b.Since),
+			cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.DeliveryID, b.DeliveryID))
+	})
+	return f.out
+}
+
+// earlier puts what is not known last.
+func earlier(a, b *time.Time) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return 1
+	case b == nil:
+		return -1
+	}
+	return a.Compare(*b)
+}
+
+type finder struct {
+	Known
+	now        time.Time
+	deliveries map[string]*dispatcherv1.Delivery
+	out        []Entry
+}
+
+func (f *finder) add(e Entry) { f.out = append(f.out, e) }
+
+func (f *finder) ended() {
+	for _, row := range f.Ended {
+		e, since := f.event(row), row.GetUpdateTime().AsTime()
+		e.Since = &since
+		switch {
+		case since.Before(f.EndedAfter):
+			continue
+		case row.GetState() == pollerv1.LedgerState_LEDGER_STATE_DROPPED:
+			e.Kind = Dropped
+			e.Remedy = joined(e.Remedy, "then muxpost retry "+row.GetDeliveryId())
+		case row.GetState() == pollerv1.LedgerState_LEDGER_STATE_GAVE_UP:
+			e.Kind = GaveUp
+			e.Why = "its tries are spent; the last answer: " + e.Why
+		case row.GetState() == pollerv1.LedgerState_LEDGER_STATE_SETTLED && row.GetReason() == "unconfirmed":
+			e.Kind, e.Look = Unconfirmed, attach(row.GetWorkItem())
+		default:
+			continue
+		}
+		f.add(e)
+	}
+}
+
+// waiting judges the event of each work item that holds the others back; those behind it are only counted.
+func (f *finder) waiting() {
+	heads, behind := map[string]*pollerv1.LedgerEntry{}, map[string]int{}
+	for _, row := range f.Waiting {
+		head, ok := heads[row.GetWorkItem()]
+		if ok {
+			behind[row.GetWorkItem()]++
+		}
+		if !ok || before(row, head) {
+			heads[row.GetWorkItem()] = row
+		}
+	}
+	shadowed := 0
+	var shadowedSince time.Time
+	for item, row := range heads {
+		e := f.event(row)
+		since, came := row.GetUpdateTime().AsTime(), row.GetCreateTime().AsTime()
+		d := f.deliveries[row.GetDeliveryId()]
+		held := row.GetState() == pollerv1.LedgerState_LEDGER_STATE_HELD
+		if d != nil {
+			// The ledger's time is that of the last look, the dispatcher's that of the last change.
+			held, since = d.GetOutcome() == dispatcherv1.Outcome_OUTCOME_HELD, d.GetUpdateTime().AsTime()
+		}
+		if t := row.GetHeldSince(); held && t != nil {
+			since = t.AsTime() // through silence and changes of the reason
+		}
+		long := f.now.Sub(came) > MaxWaiting
+		switch {
+		case row.GetReason() == "paused":
+			continue // the pause itself is told of
+		case row.GetReason() == "shadow":
+			if shadowed++; long && (shadowedSince.IsZero() || came.Before(shadowedSince)) {
+				shadowedSince = came
+			}
+			continue
+		case d.GetOutcome() == dispatcherv1.Outcome_OUTCOME_UNCONFIRMED || row.GetReason() == "no_evidence":
+			e.Kind, e.Since, e.Look = Unconfirmed, &since, attach(item)
+		case held && f.now.Sub(since) > MaxHeld:
+			e.Kind, e.Since, e.Look = Held, &since, attach(item)
+		case !held && long:
+			e.Kind, e.Since = Waiting, &came
+		default:
+			continue
+		}
+		if n := behind[item]; n > 0 {
+			e.Why += "; " + view.Count(n, "more event of it waits", "more events of it wait") + " behind it"
+		}
+		f.add(e)
+	}
+	if !shadowedSince.IsZero() {
+		f.add(Entry{Kind: Shadow, Subject: "all", Reason: "shadow", Since: &shadowedSince, Look: "muxpost status",
+			Why:    "the dispatcher runs in shadow mode and only looks: " + view.Count(shadowed, "work item waits", "work items wait"),
+			Remedy: "set dispatcher.shadow to false and restart the dispatcher"})
+	}
+}
+
+// before reports whether a row holds b back: one that was asked about goes before one that was not yet, and then the elder.
+func before(a, b *pollerv1.LedgerEntry) bool {
+	if asked := a.GetReason() != ""; asked != (b.GetReason() != "") {
+		return asked
+	}
+	return a.GetCreateTime().AsTime().Before(b.GetCreateTime().AsTime())
+}
+
+// event is what is known of a row whatever is the matter with it.
+func (f *finder) event(row *pollerv1.LedgerEntry) Entry {
+	e := Entry{Subject: row.GetWorkItem(), DeliveryID: row.GetDeliveryId(), Reason: row.GetReason(), Why: row.GetDetail(),
+		Look: "muxpost explain " + row.GetDeliveryId()}
+	explained, _ := why.Of(row.GetReason())
+	if d := f.deliveries[row.GetDeliveryId()]; d != nil && d.GetReason() == row.GetReason() {
+		e.Why, e.Remedy = d.GetDetail(), d.GetRemedy()
+	}
+	e.Why = cmp.Or(e.Why, explained.Meaning, "it waits for its turn")
+	e.Remedy = cmp.Or(e.Remedy, explained.Remedy, "see what it says")
+	return e
+}
+
+func (f *finder) sessions() {
+	for _, s := range f.Sessions {
+		if !slices.Contains(s.GetFlags(), dispatcherv1.SessionFlag_SESSION_FLAG_DETACHED) {
+			continue
+		}
+		f.add(Entry{Kind: Detached, Subject: s.GetWorkItem(), Reason: "session_detached",
+			Look: "muxpost sessions " + view.Quote(s.GetWorkItem()),
+			Why: "its agent's process lives on without its session on host " + s.GetHost() +
+				", so nothing can be put into it and nothing is started",
+			Remedy: "end that process on the host, or wait until it ends; the session comes back with the next event"})
+	}
+}
+
+func (f *finder) sources() {
+	for _, s := range f.Sources {
+		if s.GetNoticeError() != "" {
+			f.add(Entry{Kind: Source, Subject: s.GetName(), Since: timeOf(s.GetNoticeErrorTime()), Look: "muxpost status",
+				Why:    "nothing can be written to its tickets: " + s.GetNoticeError(),
+				Remedy: "give its token the permission to write, or switch notices off"})
+		}
+		if s.GetLastError() == "" || s.GetNotBefore().IsValid() && s.GetNotBefore().AsTime().After(f.now) {
+			continue // a limit that is being waited out passes by itself
+		}
+		since := s.GetLastSuccessTime()
+		text := "it could not be read since"
+		if since == nil {
+			since, text = s.GetLastErrorTime(), "it has never been read"
+		}
+		f.add(Entry{Kind: Source, Subject: s.GetName(), Since: timeOf(since), Why: text + ": " + s.GetLastError(),
+			Remedy: "correct what the error names; muxpost poll " + view.Quote(s.GetName()) + " looks again at once", Look: "muxpost status"})
+	}
+}
+
+func (f *finder) pauses() {
+	for _, p := range f.Pauses {
+		since := p.GetCreateTime().AsTime()
+		if f.now.Sub(since) <= MaxPaused {
+			continue
+		}
+		e := Entry{Kind: Paused, Subject: cmp.Or(p.GetWorkItem(), "all"), Reason: "paused", Since: &since, Look: "muxpost status",
+			Why: "its deliveries are paused", Remedy: "muxpost unpause " + Scope(p)}
+		if p.GetWorkItem() == "" {
+			e.Why = "the deliveries of all work items are paused"
+		}
+		if p.GetWho() != "" {
+			e.Why += " by " + p.GetWho()
+		}
+		if p.GetReason() != "" {
+			e.Why += ": " + p.GetReason()
+		}
+		f.add(e)
+	}
+}
+
+// Scope is the argument that names a pause on the command line.
+func Scope(p *dispatcherv1.Pause) string {
+	if p.GetWorkItem() == "" {
+		return "--all"
+	}
+	return view.Quote(p.GetWorkItem())
+}
+
+func attach(item string) string { return "muxpost attach " + view.Quote(item) }
+
+func joined(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
+}
+
+func timeOf(t *timestamppb.Timestamp) *time.Time {
+	if t == nil {
+		return nil
+	}
+	at := t.AsTime()
+	return &at
+}

@@ -1,0 +1,171 @@
+package attention
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+)
+
+var now = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-d)) }
+
+const (
+	pending = pollerv1.LedgerState_LEDGER_STATE_PENDING
+	leased  = pollerv1.LedgerState_LEDGER_STATE_LEASED
+	held    = pollerv1.LedgerState_LEDGER_STATE_HELD
+	dropped = pollerv1.LedgerState_LEDGER_STATE_DROPPED
+	gaveUp  = pollerv1.LedgerState_LEDGER_STATE_GAVE_UP
+	settled = pollerv1.LedgerState_LEDGER_STATE_SETTLED
+)
+
+// row is an event that came in some time ago and was last looked at a moment ago.
+func row(id, item string, state pollerv1.LedgerState, reason string, came time.Duration) *pollerv1.LedgerEntry {
+	return &pollerv1.LedgerEntry{DeliveryId: id, WorkItem: item, State: state, Reason: reason, CreateTime: ago(came),
+		UpdateTime: ago(time.Second)}
+}
+
+func delivery(id string, outcome dispatcherv1.Outcome, reason string, since time.Duration) *dispatcherv1.Delivery {
+	return &dispatcherv1.Delivery{DeliveryId: id, Outcome: outcome, Reason: reason, Detail: "the detail", Remedy: "the remedy",
+		UpdateTime: ago(since)}
+}
+
+// told is the list in short: kind, subject, delivery and since.
+func told(entries []Entry) string {
+	var out []string
+	for _, e := range entries {
+		text := strings.TrimSpace(string(e.Kind) + " " + e.Subject + " " + e.DeliveryID)
+		if e.Since != nil {
+			text += " " + now.Sub(*e.Since).String()
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, ", ")
+}
+
+func TestFind_ByTheTable(t *testing.T) {
+	const unconfirmedOutcome = dispatcherv1.Outcome_OUTCOME_UNCONFIRMED
+	heldOutcome := dispatcherv1.Outcome_OUTCOME_HELD
+	waiting := func(rows ...*pollerv1.LedgerEntry) Known { return Known{Waiting: rows} }
+	with := func(k Known, deliveries ...*dispatcherv1.Delivery) Known { k.Deliveries = deliveries; return k }
+	for name, r := range map[string]struct {
+		known Known
+		want  string
+	}{
+		"nothing": {Known{},
+			""},
+		"held for 15 minutes": {with(waiting(row("d1", "i", held, "session_holds", time.Hour)), delivery("d1", heldOutcome, "", MaxHeld)),
+			""},
+		"held for longer": {with(waiting(row("d1", "i", held, "session_holds", time.Hour)), delivery("d1", heldOutcome, "", MaxHeld+time.Second)),
+			"held i d1 15m1s"},
+		"held, and being looked at": {with(waiting(row("d1", "i", leased, "session_holds", time.Hour)), delivery("d1", heldOutcome, "", time.Hour)),
+			"held i d1 1h0m0s"},
+		"held, and the ledger knows since when": {waiting(&pollerv1.LedgerEntry{WorkItem: "i", DeliveryId: "d1", State: held,
+			HeldSince: ago(time.Hour), UpdateTime: ago(time.Second)}),
+			"held i d1 1h0m0s"},
+		"held, the dispatcher is away": {waiting(row("d1", "i", held, "session_holds", 9*time.Hour)),
+			""},
+		"on its way for an hour": {waiting(row("d1", "i", pending, "host_unreachable", MaxWaiting)),
+			""},
+		"on its way for longer": {waiting(row("d1", "i", pending, "host_unreachable", 2*time.Hour)),
+			"waiting i d1 2h0m0s"},
+		"never asked about": {waiting(row("d1", "i", pending, "", 2*time.Hour)),
+			"waiting i d1 2h0m0s"},
+		"only the head of an item": {waiting(row("d1", "i", pending, "", 2*time.Hour), row("d2", "i", pending, "tmux_no_answer", 2*time.Hour),
+			row("d3", "i", pending, "", 5*time.Hour)),
+			"waiting i d2 2h0m0s"},
+		"two items": {waiting(row("d1", "b", pending, "", 2*time.Hour), row("d2", "a", pending, "", 3*time.Hour)),
+			"waiting a d2 3h0m0s, waiting b d1 2h0m0s"},
+		"paused": {waiting(row("d1", "i", pending, "paused", 90*time.Hour)),
+			""},
+		"shadowed for a moment": {waiting(row("d1", "i", pending, "shadow", time.Minute)),
+			""},
+		"shadowed for long": {waiting(row("d1", "i", pending, "shadow", 2*time.Hour), row("d2", "j", pending, "shadow", 3*time.Hour)),
+			"shadow all 3h0m0s"},
+		"typed, evidence is looked for": {with(waiting(row("d1", "i", pending, "no_evidence", time.Minute)),
+			delivery("d1", unconfirmedOutcome, "no_evidence", time.Minute)),
+			"unconfirmed i d1 1m0s"},
+		"typed, the dispatcher is away": {waiting(row("d1", "i", pending, "no_evidence", time.Minute)),
+			"unconfirmed i d1 1s"},
+		"settled as unconfirmed": {Known{Ended: []*pollerv1.LedgerEntry{row("d1", "i", settled, "unconfirmed", time.Hour)}},
+			"unconfirmed i d1 1s"},
+		"settled by policy": {Known{Ended: []*pollerv1.LedgerEntry{row("d1", "i", settled, "unauthorised", time.Hour)}},
+			""},
+		"dropped and given up": {Known{Ended: []*pollerv1.LedgerEntry{row("d1", "i", gaveUp, "harness_exited", time.Hour),
+			row("d2", "i", dropped, "session-occupied", time.Hour)}},
+			"dropped i d2 1s, gave_up i d1 1s"},
+		"ended too long ago": {Known{Ended: []*pollerv1.LedgerEntry{row("d1", "i", dropped, "session-occupied", time.Hour)}, EndedAfter: now},
+			""},
+		"a pause of a day": {Known{Pauses: []*dispatcherv1.Pause{{CreateTime: ago(MaxPaused)}}},
+			""},
+		"longer pauses": {Known{Pauses: []*dispatcherv1.Pause{{CreateTime: ago(25 * time.Hour)}, {WorkItem: "i", CreateTime: ago(26 * time.Hour)}}},
+			"paused i 26h0m0s, paused all 25h0m0s"},
+		"a source that was read": {Known{Sources: []*pollerv1.Source{{Name: "s", LastSuccessTime: ago(time.Hour)}}},
+			""},
+		"a source that fails": {Known{Sources: []*pollerv1.Source{{Name: "s", LastError: "x", LastErrorTime: ago(time.Minute),
+			LastSuccessTime: ago(time.Hour)}}},
+			"source s 1h0m0s"},
+		"a source that was never read": {Known{Sources: []*pollerv1.Source{{Name: "s", LastError: "x", LastErrorTime: ago(time.Minute)}}},
+			"source s 1m0s"},
+		"a source that waits out a limit": {Known{Sources: []*pollerv1.Source{{Name: "s", LastError: "x", NotBefore: ago(-time.Minute)}}},
+			""},
+		"a source that cannot be written to": {Known{Sources: []*pollerv1.Source{{Name: "s", NoticeError: "x", NoticeErrorTime: ago(time.Hour)}}},
+			"source s 1h0m0s"},
+		"a living session": {Known{Sessions: []*dispatcherv1.Session{{WorkItem: "i", State: dispatcherv1.SessionState_SESSION_STATE_LIVE}}},
+			""},
+		"an agent that lost its session": {Known{Sessions: []*dispatcherv1.Session{{WorkItem: "i", Flags: []dispatcherv1.SessionFlag{
+			dispatcherv1.SessionFlag_SESSION_FLAG_DETACHED}}}},
+			"detached i"},
+		"by kind, and the longest of each": {with(waiting(row("d1", "i", pending, "x", 2*time.Hour), row("d2", "j", held, "y", time.Hour)),
+			delivery("d2", heldOutcome, "", time.Hour)),
+			"held j d2 1h0m0s, waiting i d1 2h0m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			entries := Find(r.known, now)
+			if got := told(entries); got != r.want {
+				t.Errorf("%q, want %q", got, r.want)
+			}
+			for _, e := range entries {
+				if e.Why == "" || e.Remedy == "" || !strings.HasPrefix(e.Look, "muxpost ") || strings.HasSuffix(e.Why, ".") {
+					t.Errorf("%+v", e)
+				}
+			}
+		})
+	}
+}
+
+func TestFind_TakesTheDispatchersWords(t *testing.T) {
+	k := Known{Ended: []*pollerv1.LedgerEntry{row("daaaa1111", "github:o/r#1", dropped, "session-occupied", time.Hour)},
+		Deliveries: []*dispatcherv1.Delivery{delivery("daaaa1111", dispatcherv1.Outcome_OUTCOME_DROPPED, "session-occupied", time.Hour)}}
+	e := Find(k, now)[0]
+	if e.Why != "the detail" || e.Remedy != "the remedy; then muxpost retry daaaa1111" || e.Look != "muxpost explain daaaa1111" {
+		t.Errorf("%+v", e)
+	}
+	k.Deliveries = nil
+	if e := Find(k, now)[0]; !strings.Contains(e.Why, "belongs to something") || !strings.Contains(e.Remedy, "free the name") {
+		t.Errorf("without them: %+v", e)
+	}
+}
+
+func TestFind_CountsWhatWaitsBehind(t *testing.T) {
+	k := Known{Waiting: []*pollerv1.LedgerEntry{row("d1", "i", pending, "host_unreachable", 3*time.Hour), row("d2", "i", pending, "", 2*time.Hour),
+		row("d3", "i", pending, "", 2*time.Hour)}}
+	if e := Find(k, now)[0]; !strings.Contains(e.Why, "2 more events of it wait behind it") {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestKinds_AreEachOnce(t *testing.T) {
+	seen := map[Kind]bool{}
+	for _, k := range Kinds() {
+		if seen[k] {
+			t.Errorf("%s twice", k)
+		}
+		seen[k] = true
+	}
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"muxpost.dev/muxpost/cmd/muxpost/internal/attention"
+	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
+	"muxpost.dev/muxpost/core/fault"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+)
+
+// operatorFlags are those of commands by which an operator says something that is kept.
+type operatorFlags struct {
+	all         bool
+	reason, who string
+}
+
+func (a *app) whoFlag(c *cobra.Command, o *operatorFlags) {
+	c.Flags().StringVar(&o.who, "by", "", "who says it, for others to read (default the name of this user)")
+}
+
+// by is who gives a command, as far as it is known.
+func (a *app) by(o operatorFlags) string {
+	return cmp.Or(o.who, a.where.Getenv("SUDO_USER"), a.where.Getenv("LOGNAME"), a.where.Getenv("USER"))
+}
+
+// scope reads what is paused: a work item, or all with --all. One of the two must be said.
+func (o operatorFlags) scope(given []string) (string, error) {
+	if (len(given) == 0) != o.all {
+		return "", fault.New(fault.Invalid, fault.ReasonBadArgument, "say either a work item or --all, and not both").
+			WithRemedy("muxpost pause github:owner/repo#number, or muxpost pause --all")
+	}
+	return itemOf(given)
+}
+
+func pauseCommand(a *app) *cobra.Command {
+	var o operatorFlags
+	c := &cobra.Command{
+		Use: "pause ITEM | --all", Short: "Hold back the events of a work item, or of all, until unpause; nothing is lost",
+		Args: args(0, 1, "name one work item, or say --all"),
+		Long: `pause has the dispatcher begin no delivery: nothing is started and nothing is typed. What is under way ends. Events wait in the
+ledger and go in by themselves after muxpost unpause, within about a minute. A pause survives restarts.`,
+		Example: `  muxpost pause --all --reason "new release of the agent"
+  muxpost pause github:octo/widget#7`,
+		RunE: func(cmd *cobra.Command, given []string) error { return a.pause(cmd.Context(), given, o) },
+	}
+	c.Flags().BoolVar(&o.all, "all", false, "the events of all work items")
+	c.Flags().StringVar(&o.reason, "reason", "", "why, for others to read")
+	a.whoFlag(c, &o)
+	a.jsonFlag(c)
+	return c
+}
+
+func (a *app) pause(ctx context.Context, given []string, o operatorFlags) error {
+	item, err := o.scope(given)
+	if err != nil {
+		return err
+	}
+	s, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var answer *dispatcherv1.PauseResponse
+	err = s.dispatcher(ctx, func(ctx context.Context, c dispatcherv1.DispatcherServiceClient) (err error) {
+		answer, err = c.Pause(ctx, &dispatcherv1.PauseRequest{WorkItem: item, All: o.all, Reason: o.reason, Who: a.by(o)})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return view.JSON(a.stdout, answer)
+	}
+	p := a.printer()
+	if answer.GetExisted() {
+		p.Line("it was paused already and stays so: %s", pauseLine(p, answer.GetPause()))
+	} else {
+		p.Line("%s; what is under way ends, and nothing else is begun", pauseLine(p, answer.GetPause()))
+	}
+	p.Line("  muxpost unpause %s   ends it", attention.Scope(answer.GetPause()))
+	return nil
+}
+
+// pauseLine says in one line what is paused, since when, by whom and why.
+func pauseLine(p view.Printer, pause *dispatcherv1.Pause) string {
+	line := "all work items are paused"
+	if item := pause.GetWorkItem(); item != "" {
+		line = view.Clean(item) + " is paused"
+	}
+	line += " since " + p.When(pause.GetCreateTime())
+	if pause.GetWho() != "" {
+		line += " by " + view.Clip(pause.GetWho(), 100)
+	}
+	if pause.GetReason() != "" {
+		line += ": " + view.Clip(pause.GetReason(), 300)
+	}
+	return line
+}
+
+func unpauseCommand(a *app) *cobra.Command {
+	var o operatorFlags
+	c := &cobra.Command{
+		Use: "unpause ITEM | --all", Short: "End a pause, so that events go in again",
+		Args: args(0, 1, "name one work item, or say --all"),
+		Long: `unpause ends the pause of a work item, or with --all the one of all. The pauses of single work items stand beside that of all, and
+each is ended by itself. Events that waited are looked at within about a minute.`,
+		RunE: func(cmd *cobra.Command, given []string) error { return a.unpause(cmd.Context(), given, o) },
+	}
+	c.Flags().BoolVar(&o.all, "all", false, "the pause of all work items")
+	a.whoFlag(c, &o)
+	a.jsonFlag(c)
+	return c
+}
+
+func (a *app) unpause(ctx context.Context, given []string, o operatorFlags) error {
+	item, err := o.scope(given)
+	if err != nil {
+		return err
+	}
+	s, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var answer *dispatcherv1.UnpauseResponse
+	err = s.dispatcher(ctx, func(ctx context.Context, c dispatcherv1.DispatcherServiceClient) (err error) {
+		answer, err = c.Unpause(ctx, &dispatcherv1.UnpauseRequest{WorkItem: item, All: o.all, Who: a.by(o)})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return view.JSON(a.stdout, answer)
+	}
+	left, err := s.pauses(ctx)
+	if err != nil {
+		return err
+	}
+	p := a.printer()
+	if answer.GetPause() == nil {
+		p.Line("it was not paused")
+	} else {
+		p.Line("ended: %s", pauseLine(p, answer.GetPause()))
+	}
+	for _, pause := range left.GetPauses() {
+		if o.all || pause.GetWorkItem() == "" {
+			p.Line("%s", p.Paint(view.Warn, "still: "+pauseLine(p, pause)+" (muxpost unpause "+attention.Scope(pause)+")"))
+		}
+	}
+	return nil
+}
+
+// pauses lists all pauses.
+func (s *services) pauses(ctx context.Context) (*dispatcherv1.ListPausesResponse, error) {
+	all := &dispatcherv1.ListPausesResponse{}
+	return all, s.dispatcher(ctx, func(ctx context.Context, c dispatcherv1.DispatcherServiceClient) error {
+		return pages(0, func(size int32, token string) (int, string, error) {
+			page, err := c.ListPauses(ctx, &dispatcherv1.ListPausesRequest{PageSize: size, PageToken: token})
+			all.Pauses = append(all.Pauses, page.GetPauses()...)
+			all.Shadow = page.GetShadow()
+			return len(page.GetPauses()), page.GetNextPageToken(), err
+		})
+	})
+}
+
+// shownPauses is how many pauses a status shows to a person.
+const shownPauses = 10
+
+type pauseReport struct {
+	WorkItem string     `json:"work_item"` // empty for all
+	Reason   string     `json:"reason,omitempty"`
+	Who      string     `json:"who,omitempty"`
+	Since    *time.Time `json:"since"`
+}
+
+func (r *report) readPauses(ctx context.Context, s *services) {
+	all, err := s.pauses(ctx)
+	if err != nil {
+		r.Problems = append(r.Problems, "pauses: "+messageOf(err))
+		return
+	}
+	r.Shadow = all.GetShadow()
+	for _, p := range all.GetPauses() {
+		r.Pauses = append(r.Pauses, pauseReport{
+			WorkItem: p.GetWorkItem(), Reason: p.GetReason(), Who: p.GetWho(), Since: timeOf(p.GetCreateTime()),
+		})
+	}
+}
+
+// printPauses says what is switched off by people, before anything else.
+func (r report) printPauses(p view.Printer) {
+	if r.Shadow {
+		p.Line("%s  the dispatcher runs in shadow mode: it looks and decides, and starts and types nothing", p.Paint(view.Bad, "SHADOW"))
+	}
+	for i, pause := range r.Pauses {
+		if i == shownPauses {
+			p.Line("%s  and %d more: muxpost status --json", p.Paint(view.Bad, "PAUSED"), len(r.Pauses)-i)
+			break
+		}
+		wire := &dispatcherv1.Pause{WorkItem: pause.WorkItem, Reason: pause.Reason, Who: pause.Who}
+		if pause.Since != nil {
+			wire.CreateTime = timestamppb.New(*pause.Since)
+		}
+		p.Line("%s  %s (muxpost unpause %s)", p.Paint(view.Bad, "PAUSED"), pauseLine(p, wire), attention.Scope(wire))
+	}
+}

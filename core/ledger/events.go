@@ -1,0 +1,36 @@
+package ledger
+
+// EventType is the type of something that people can follow: stored for good, and listed by the poller.
+type EventType string
+
+// The events that the poller emits. The list is closed: the database takes no other, and a test fails on one that is listed and
+// never emitted. Every event has the fields work_item, delivery_id and source where they are known.
+const (
+	// CommentFailed: an event gave up. Fields kind, reason, tries, versions.
+	CommentFailed EventType = "poll.comment_failed"
+	// CommentCancelled: an event was cancelled because its object was deleted upstream. Field kind.
+	CommentCancelled EventType = "poll.comment_cancelled"
+	// Rearmed: events of an item that had given up are pending again. Fields comments, recorded_versions, version.
+	Rearmed EventType = "poll.rearmed"
+	// SourceFailed: a source could not be read, after it could. Field problem.
+	SourceFailed EventType = "poll.source_failed"
+	// SourceRecovered: a source could be read again.
+	SourceRecovered EventType = "poll.source_recovered"
+	// NoticePosted: something was told on a ticket. Field post.
+	NoticePosted EventType = "poll.notice_posted"
+	// NoticeFailed: something could not be told on a ticket, and is not tried again. Fields post, problem.
+	NoticeFailed EventType = "poll.notice_failed"
+)
+
+// EventTypes lists every event type with what it means.
+func EventTypes() map[EventType]string {
+	return map[EventType]string{
+		CommentFailed:    "an event gave up: its tries are spent",
+		CommentCancelled: "an event was cancelled because it was deleted upstream",
+		Rearmed:          "events of an item that had given up have a new budget",
+		SourceFailed:     "a source could not be read, after it could",
+		SourceRecovered:  "a source could be read again",
+		NoticePosted:     "something was told on a ticket",
+		NoticeFailed:     "something could not be told on a ticket, and is not tried again",
+	}
+}

@@ -1,0 +1,63 @@
+package github
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/services/poller/internal/notify"
+)
+
+var _ notify.Tickets = (*Client)(nil)
+
+// maxWriteAnswer bounds what is read of the answer to a write, so that its connection can be used again.
+const maxWriteAnswer = 1 << 20
+
+// Noticed reports whether a comment of an issue has a mark.
+func (c *Client) Noticed(ctx context.Context, repository string, number uint64, mark string) (bool, error) {
+	comments, err := c.Comments(ctx, repository, number, time.Time{})
+	for _, n := range comments {
+		if strings.Contains(n.Body, mark) {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// Notice writes a comment. It is not repeated here: after an error, the comment may be there.
+func (c *Client) Notice(ctx context.Context, repository string, number uint64, text string) error {
+	return c.post(ctx, repository, fmt.Sprintf("issues/%d/comments", number), map[string]string{"body": text})
+}
+
+// React puts a reaction on a comment, or on the issue itself for comment 0. Doing so again changes nothing.
+func (c *Client) React(ctx context.Context, repository string, number uint64, comment int64, content string) error {
+	path := fmt.Sprintf("issues/%d/reactions", number)
+	if comment != 0 {
+		path = fmt.Sprintf("issues/comments/%d/reactions", comment)
+	}
+	return c.post(ctx, repository, path, map[string]string{"content": content})
+}
+
+func (c *Client) post(ctx context.Context, repository, rest string, body any) error {
+	path, err := c.path(repository, rest)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	request, err := c.api.NewRequest(ctx, http.MethodPost, path, body)
+	if err != nil {
+		return fault.Wrap(fault.Internal, "", "cannot write to "+repository, err)
+	}
+	response, err := c.api.BareDo(request)
+	if err != nil {
+		return c.failed(repository, response, err)
+	}
+	defer func() { _ = response.Body.Close() }() // it was done: what else the answer says is not needed
+	_, _ = io.CopyN(io.Discard, response.Body, maxWriteAnswer)
+	return nil
+}

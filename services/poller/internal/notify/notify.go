@@ -1,0 +1,204 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/ledger"
+	"muxpost.dev/muxpost/internal/obs"
+)
+
+const (
+	// LeaseTime is how long one process may be at a post.
+	LeaseTime = time.Minute
+	// postTime bounds the work at a post. It ends well within the lease: a write that was sent late is seen by whoever looks next.
+	postTime = 40 * time.Second
+	// endTime bounds what is written down after it.
+	endTime = 5 * time.Second
+	// leastLimit is how long a source is left alone that named a limit and no time.
+	leastLimit = time.Minute
+)
+
+// Post is something to be written upstream that is ours to write, until its lease ends.
+type Post struct {
+	ID    int64
+	Lease string
+	What  ledger.Post
+
+	DeliveryID string
+	WorkItem   string
+	Source     string
+	// Kind is the event's, URL its link, State its state now, and Tries how many it spent.
+	Kind  string
+	URL   string
+	State ledger.State
+	Tries int
+	// Repository, as owner/repo, and Number are where the ticket is today.
+	Repository string
+	Number     uint64
+	// Comment is the provider's number of the comment that the event is about; 0 when it is about the item itself.
+	Comment int64
+	Posting ledger.Posting
+	// Now is the database's time.
+	Now time.Time
+}
+
+// End is how the work at a post ended.
+type End struct {
+	// State is one of the names below.
+	State State
+	// Problem is for a person; empty when there was none.
+	Problem string
+	// Posting replaces the post's own, and Wait is how long it waits, for one that is tried again.
+	Posting ledger.Posting
+	Wait    time.Duration
+	// Limit is how long nothing may be written to the source; zero when it may.
+	Limit time.Duration
+}
+
+// State is the state of a post.
+type State string
+
+// The states, as they are stored.
+const (
+	Waiting State = "waiting"
+	Done    State = "done"
+	// Skipped was no longer true when its turn came.
+	Skipped State = "skipped"
+	Failed  State = "failed"
+)
+
+// Outbox keeps posts. Its errors are faults.
+type Outbox interface {
+	// ClaimPost leases a post of one of the sources that is due, or returns false.
+	ClaimPost(ctx context.Context, sources []string, lease time.Duration) (Post, bool, error)
+	// EndPost writes down how the work at a post ended. A lease that was lost changes nothing.
+	EndPost(ctx context.Context, p Post, end End) error
+}
+
+// Tickets are the tickets of a source. Their errors are faults: Throttled for a limit, Unavailable for silence, and others for
+// refusals.
+type Tickets interface {
+	// Noticed reports whether a comment of the ticket has a mark.
+	Noticed(ctx context.Context, repository string, number uint64, mark string) (bool, error)
+	// Notice writes a comment.
+	Notice(ctx context.Context, repository string, number uint64, text string) error
+	// React puts a reaction on a comment, or on the ticket itself for comment 0. Doing so again changes nothing.
+	React(ctx context.Context, repository string, number uint64, comment int64, content string) error
+}
+
+// Notifier carries out posts. It is safe for use by many goroutines.
+type Notifier struct {
+	outbox  Outbox
+	tickets map[string]Tickets
+	sources []string
+	log     *slog.Logger
+}
+
+// New returns a notifier for the sources whose tickets may be written to.
+func New(outbox Outbox, tickets map[string]Tickets, log *slog.Logger) *Notifier {
+	n := &Notifier{outbox: outbox, tickets: tickets, log: log}
+	for name := range tickets {
+		n.sources = append(n.sources, name)
+	}
+	return n
+}
+
+// Carry carries out what is due, one post after another, until nothing is or ctx ends. An error is the outbox's.
+func (n *Notifier) Carry(ctx context.Context) error {
+	for len(n.sources) > 0 && ctx.Err() == nil {
+		p, ok, err := n.outbox.ClaimPost(ctx, n.sources, LeaseTime)
+		if err != nil || !ok {
+			return err
+		}
+		end := n.end(p, n.carry(ctx, p))
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		err = n.outbox.EndPost(ending, p, end)
+		cancel()
+		if err != nil {
+			return err
+		}
+		n.report(ctx, p, end)
+	}
+	return nil
+}
+
+// errSkipped means that there is nothing to tell any more.
+var errSkipped = errors.New("no longer true")
+
+func (n *Notifier) carry(ctx context.Context, p Post) error {
+	if !p.stands() {
+		return errSkipped
+	}
+	if p.Now.Sub(p.Posting.CreatedAt) >= ledger.PostTime {
+		return fault.New(fault.Invalid, "", "nothing could be written to the ticket for a day, and now it is no news any more")
+	}
+	ctx, cancel := context.WithTimeout(ctx, postTime)
+	defer cancel()
+	tickets := n.tickets[p.Source]
+	if !p.What.Notice() {
+		return tickets.React(ctx, p.Repository, p.Number, p.Comment, "confused")
+	}
+	there, err := tickets.Noticed(ctx, p.Repository, p.Number, mark(p))
+	if err != nil || there {
+		return err
+	}
+	return tickets.Notice(ctx, p.Repository, p.Number, text(p))
+}
+
+// stands reports whether what the post tells still holds.
+func (p Post) stands() bool {
+	switch p.What {
+	case ledger.NoticeGaveUp:
+		return p.State == ledger.GaveUp
+	case ledger.NoticeUnconfirmed:
+		return p.State == ledger.Settled
+	case ledger.NoticeHeld:
+		return p.State == ledger.Held || p.State == ledger.Leased
+	case ledger.ReactionConfused:
+		return p.State == ledger.GaveUp || p.State == ledger.Dropped
+	}
+	return false
+}
+
+// end says what becomes of a post.
+func (n *Notifier) end(p Post, err error) End {
+	switch {
+	case err == nil:
+		return End{State: Done, Posting: p.Posting}
+	case errors.Is(err, errSkipped):
+		return End{State: Skipped, Posting: p.Posting}
+	}
+	kind, after := fault.KindOf(err), time.Duration(0)
+	var f *fault.Error
+	if errors.As(err, &f) {
+		after = f.RetryAfter
+	}
+	silent := kind == fault.Throttled || kind == fault.Unavailable || kind == fault.Internal
+	end := End{State: Failed, Problem: err.Error()}
+	var again bool
+	if end.Posting, end.Wait, again = ledger.Repost(p.Posting, !silent, after, p.Now); again {
+		end.State = Waiting
+	}
+	if kind == fault.Throttled {
+		end.Limit = max(after, leastLimit)
+	}
+	return end
+}
+
+func (n *Notifier) report(ctx context.Context, p Post, end End) {
+	log := n.log.With(obs.KeySource, p.Source, obs.KeyWorkItem, p.WorkItem, obs.KeyDeliveryID, p.DeliveryID, "post", string(p.What))
+	switch end.State {
+	case Done:
+		log.InfoContext(ctx, "told on the ticket", obs.KeyEvent, string(ledger.NoticePosted))
+	case Failed:
+		log.WarnContext(ctx, "not told on the ticket, and not tried again", obs.KeyEvent, string(ledger.NoticeFailed), obs.KeyError, end.Problem)
+	case Waiting:
+		log.WarnContext(ctx, "not told on the ticket yet", obs.KeyError, end.Problem, obs.KeyDuration, end.Wait)
+	case Skipped:
+		log.DebugContext(ctx, "nothing to tell on the ticket any more")
+	}
+}

@@ -1,0 +1,33 @@
+package notify
+
+import (
+	"fmt"
+
+	"muxpost.dev/muxpost/core/ledger"
+)
+
+// mark is the hidden line by which a notice is found again, and by which the poller ignores it as its own.
+func mark(p Post) string { return fmt.Sprintf("<!-- muxpost notice %s %s -->", p.What, p.DeliveryID) }
+
+// text is a notice: an id, a link, a count and what to do.
+func text(p Post) string {
+	what, remedy := said(p)
+	return fmt.Sprintf("%s\n%s\n\n- delivery: `%s`\n- event: %s\n- what to do: %s\n", mark(p), what, p.DeliveryID, p.URL, remedy)
+}
+
+func said(p Post) (what, remedy string) {
+	explain := fmt.Sprintf("`muxpost explain %s` says why", p.DeliveryID)
+	switch p.What {
+	case ledger.NoticeGaveUp:
+		return fmt.Sprintf("**muxpost** could not deliver this to the agent and gave up after %d tries.", p.Tries),
+			explain + "; once that is put right, write it again as a new comment"
+	case ledger.NoticeUnconfirmed:
+		return "**muxpost** typed this to the agent once, and nothing shows whether it arrived. It is not typed again by itself.",
+			fmt.Sprintf("look with `muxpost attach %s` whether the agent has it; if not, write it again as a new comment", p.WorkItem)
+	case ledger.NoticeHeld:
+		return fmt.Sprintf("**muxpost** has held this back for more than %d minutes; it goes to the agent as soon as what is in the way "+
+			"has passed.", int(ledger.HeldLong.Minutes())), explain + fmt.Sprintf(", and `muxpost attach %s` shows the agent's terminal", p.WorkItem)
+	case ledger.ReactionConfused:
+	}
+	return "", ""
+}
