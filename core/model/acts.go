@@ -10,7 +10,7 @@ import (
 func (x *expansion) act(name string, done func(w *world)) {
 	e := int(x.from.op.order.event)
 	a := x.from.order()
-	if x.from.tmux.silent && !(a.what == createSession && x.from.tmux.hidden) {
+	if x.from.tmux.silent && (a.what != createSession || !x.from.tmux.hidden) {
 		x.try("tmux does not answer the list for the "+name, e, none, func(w *world) { w.sent(a); w.unheard() })
 	} else {
 		x.try("tmux runs the list for the "+name, e, none, func(w *world) { w.heard(w.run(a, false), done) })

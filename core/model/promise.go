@@ -9,7 +9,7 @@ const (
 	mergedEvents   = "two events were submitted as one"
 	killedLive     = "a live agent was killed"
 	doubledAgent   = "two agents of one work item live"
-	olderToken     = "an act under an older token changed something"
+	olderToken     = "an act under an older token changed something" //nolint:gosec // a promise, and no credential
 	reportedLost   = "an event was reported as delivered and is in no conversation"
 	endedUnsaid    = "an event ended without a reason"
 	droppedFree    = "an event was dropped although nothing but its own session holds the name"

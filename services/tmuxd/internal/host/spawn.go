@@ -209,8 +209,9 @@ func (sp *spawning) preflight(ctx context.Context, present bool) (SpawnResult, b
 	step := session.Preflight(sp.sight.state, sp.sight.flags, present)
 	if step == session.Clear {
 		stamp := sp.sight.incarnation().Stamp
-		answered, err := false, error(nil)
+		answered := false
 		if sp.kills == 0 {
+			var err error
 			if answered, err = sp.clear(ctx); err != nil {
 				return SpawnResult{}, false, err
 			}
