@@ -158,7 +158,7 @@ func (c *Client) exec(ctx context.Context, name, stdin string, args []string) (r
 	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.WaitDelay = 50 * time.Millisecond // a stopped server holds the other end
+	cmd.WaitDelay = 300 * time.Millisecond // a stopped server holds the other end of what its killed client printed to
 	err := cmd.Run()
 	span.SetAttributes(attribute.Int("tmux.stdin_bytes", len(stdin)), attribute.Int("tmux.stdout_bytes", stdout.Len()))
 	r := reply{lines: strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n"), stderr: strings.TrimSpace(stderr.String())}
@@ -167,7 +167,8 @@ func (c *Client) exec(ctx context.Context, name, stdin string, args []string) (r
 		return r, fmt.Errorf("%w within its deadline", host.ErrNoAnswer)
 	}
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
+	// What was printed by then is looked at all the same: only the nonce counts.
+	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
 		span.SetStatus(codes.Error, "cannot run tmux")
 		return r, fmt.Errorf("%w: cannot run tmux: %w", host.ErrNoAnswer, err)
 	}
