@@ -209,15 +209,17 @@ func TestPaste_ADraftIsNeverMerged(t *testing.T) {
 func TestPaste_ATurnIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	res := r.started(d1, "zz:dur=1500ms")
-	if got := r.paste(d2, "hello there"); got.Verdict != host.Held || got.Cause != host.HeldBusy {
-		t.Fatalf("%+v\n%s", got, r.screen())
-	}
+	res := r.started(d1, "zz:dur=3s")
+	// For a moment the agent may not have drawn its composer yet.
+	r.until("a turn is told", func() bool {
+		got := r.paste(d2, "hello there")
+		return got.Verdict == host.Held && got.Cause == host.HeldBusy
+	})
 	r.idle()
 	if got := r.paste(d2, "hello there"); got.Verdict != host.Submitted {
 		t.Fatalf("%+v", got)
 	}
-	r.took(res.Conversation, typed(d1, "zz:dur=1500ms"), typed(d2, "hello there"))
+	r.took(res.Conversation, typed(d1, "zz:dur=3s"), typed(d2, "hello there"))
 }
 
 func TestPaste_GoesToTheAgentsPaneAlone(t *testing.T) {

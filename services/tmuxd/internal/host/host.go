@@ -135,10 +135,8 @@ func (h *Host) fence(s sight, token int64) error {
 		return storage(err)
 	}
 	failpoint.Hit("tmuxd.fence.raised")
-	if token > s.memory.Token {
-		// A token that was seen binds, whatever comes of the act.
-		m := s.memory
-		m.Target, m.WorkItem, m.Token = s.target, s.item.String(), token
+	// A token that was seen binds, whatever comes of the act.
+	if m := s.remembered(token); m != s.memory {
 		if err := h.Disk.Remember(m); err != nil {
 			return storage(err)
 		}

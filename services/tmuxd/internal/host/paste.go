@@ -71,6 +71,8 @@ type PasteResult struct {
 	// Phase is the delivery's phase, with Unconfirmed.
 	Phase  session.Phase
 	Detail string
+	// changed is true when an act was refused only because the screen had moved on since the look: another look is worth it.
+	changed bool
 }
 
 const (
@@ -85,6 +87,8 @@ const (
 	// pasteTime bounds a paste whose caller sets no time; lastWords is kept of it for the answer.
 	pasteTime = 10 * time.Second
 	lastWords = 500 * time.Millisecond
+	// maxRefusals is how often a screen that moves on is looked at again.
+	maxRefusals = 3
 	// minRows and minColumns are the smallest pane in which a composer can be read.
 	minRows, minColumns = 10, 40
 )
@@ -102,6 +106,8 @@ type pasting struct {
 	ring    session.Ring
 	// end is when nothing more is begun or waited for.
 	end time.Time
+	// refusals counts the acts that were refused because the screen had moved on.
+	refusals int
 }
 
 // until returns when a wait for d that starts now ends.
@@ -272,7 +278,7 @@ func (p *pasting) typeText(ctx context.Context, screen Screen, again bool) (Past
 		if err := p.journal(p.ring.Phase(id), false); err != nil {
 			return PasteResult{}, err
 		}
-		return p.whyNot(ctx)
+		return p.typeAgain(ctx, again)
 	}
 	p.ring = ring
 	if err := p.journal(session.Pasted, false); err != nil {
@@ -280,6 +286,24 @@ func (p *pasting) typeText(ctx context.Context, screen Screen, again bool) (Past
 	}
 	failpoint.Hit("tmuxd.paste.journalled")
 	return p.see(ctx)
+}
+
+// typeAgain says why an act was refused. If it was only that the screen moved on (the agent drew it anew), it is looked at and tried again.
+func (p *pasting) typeAgain(ctx context.Context, again bool) (PasteResult, error) {
+	r, err := p.whyNot(ctx)
+	if err != nil || !r.changed || p.refusals >= maxRefusals {
+		return r, err
+	}
+	p.refusals++
+	pause(ctx, tick)
+	screen, gone, err := p.capture(ctx)
+	if err != nil || gone != nil {
+		return orZero(gone), err
+	}
+	if r, held := p.held(screen); held {
+		return r, nil
+	}
+	return p.typeText(ctx, screen, again)
 }
 
 // look is what must still hold of a screen inside the server.
@@ -342,7 +366,12 @@ func (p *pasting) submit(ctx context.Context, screen Screen, from session.Phase)
 		if err := p.journal(from, false); err != nil {
 			return PasteResult{}, err
 		}
-		return p.whyNot(ctx)
+		r, err := p.whyNot(ctx)
+		if err != nil || !r.changed || p.refusals >= maxRefusals {
+			return r, err
+		}
+		p.refusals++
+		return p.see(ctx)
 	}
 	p.ring = ring
 	return p.settle(ctx, session.Submitted, true)

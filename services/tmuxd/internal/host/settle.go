@@ -216,7 +216,9 @@ func (p *pasting) whyNot(ctx context.Context) (PasteResult, error) {
 	if screen, ok, err := p.h.Tmux.Capture(ctx, p.target, s.guard("", 0, time.Time{})); err == nil && ok && p.harness.Read(screen.Screen).Dialog {
 		return hold(HeldDialog, "a dialog opened just before the act"), nil
 	}
-	return hold(HeldDraft, "somebody typed, or the screen changed, just before the act"), nil
+	r := hold(HeldDraft, "somebody typed, or the screen changed, just before the act")
+	r.changed = true
+	return r, nil
 }
 
 func orZero(r *PasteResult) PasteResult {

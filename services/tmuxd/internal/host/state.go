@@ -246,6 +246,25 @@ func (s *sight) incarnation() Incarnation {
 	return Incarnation{Stamp: m.Stamp, SessionID: m.SessionID, PaneID: m.PaneID, PanePid: m.PanePid, Server: m.Server}
 }
 
+// remembered is the memory as it should be: with a token that was seen, and with the living incarnation that was seen. A tmuxd that died
+// just after a start did not come to write down which server it was; without that, one whose socket was removed is not found again.
+func (s *sight) remembered(token int64) Memory {
+	m := s.memory
+	m.Target, m.WorkItem, m.Token = s.target, s.item.String(), max(token, m.Token)
+	p := s.pane
+	if s.state != session.Live || s.flags != 0 || p == nil {
+		return m
+	}
+	if m.Stamp != p.Stamp {
+		m.Stamp, m.Harness, m.Conversation, m.Directory, m.CreatedAt = p.Stamp, p.Harness, p.Conversation, "", time.Time{}
+	}
+	m.SessionID, m.PaneID, m.PanePid = p.SessionID, p.ID, p.Pid
+	if m.Server.Pid != s.view.Server.Pid {
+		m.Server, m.ServerStart, m.Boot = s.view.Server, 0, ""
+	}
+	return m
+}
+
 // ring is the session's own memory of deliveries; empty when it was not read.
 func (s *sight) ring() session.Ring {
 	if s.pane == nil {
