@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,7 +46,7 @@ func parse(setting string) (name string, n int, how syscall.Signal) {
 			panic(fmt.Sprintf("failpoint: %q names no count", setting))
 		}
 	}
-	if !known(name) {
+	if !slices.Contains(Names(), name) {
 		panic(fmt.Sprintf("failpoint: %q names no place", setting))
 	}
 	switch act {

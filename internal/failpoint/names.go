@@ -1,7 +1,5 @@
 package failpoint
 
-import "slices"
-
 // Names returns every place, in the order in which a delivery meets them.
 func Names() []string {
 	return []string{
@@ -42,6 +40,3 @@ func Names() []string {
 		"tmuxd.paste.answering",
 	}
 }
-
-// known reports whether a name is one of the list.
-func known(name string) bool { return slices.Contains(Names(), name) }

@@ -63,15 +63,23 @@ func TestPaste_WhatAPersonTypesMeanwhileIsNeverSent(t *testing.T) {
 		}()
 		got := r.paste(id, text)
 		<-typing
-		if got.Verdict == host.Held {
-			// A person wipes their words out: then it goes in, once.
-			r.person("send-keys", "-t", "%0", "BSpace", "BSpace", "BSpace", "BSpace", "BSpace")
-		} else {
-			r.person("send-keys", "-t", "%0", "C-u")
-		}
 		r.until("it is submitted", func() bool {
-			got := r.paste(id, text)
-			return got.Verdict == host.Submitted || got.Verdict == host.AlreadyDelivered
+			if got.Verdict == host.Submitted || got.Verdict == host.AlreadyDelivered {
+				return true
+			}
+			// The person takes their words back: then it goes in, once.
+			if strings.Contains(r.composer(), "DRAFT") {
+				r.person("send-keys", "-t", "%0", "BSpace", "BSpace", "BSpace", "BSpace", "BSpace")
+			}
+			got = r.paste(id, text)
+			return false
+		})
+		r.until("the words are taken back", func() bool {
+			if !strings.Contains(r.composer(), "DRAFT") {
+				return true
+			}
+			r.person("send-keys", "-t", "%0", "C-u")
+			return false
 		})
 		r.idle()
 	}
@@ -81,6 +89,12 @@ func TestPaste_WhatAPersonTypesMeanwhileIsNeverSent(t *testing.T) {
 		}
 	}
 	r.took(res.Conversation, want...)
+}
+
+// composer is what stands at the bottom of the agent's screen, from its last prompt on.
+func (r *rig) composer() string {
+	screen := r.screen()
+	return screen[max(strings.LastIndex(screen, "\n› "), 0):]
 }
 
 func (r *rig) texts(conversation string) []string {

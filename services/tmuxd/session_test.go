@@ -130,12 +130,15 @@ func TestPaste_IntoALivingAgentOnce(t *testing.T) {
 	}
 }
 
-// idle waits for the end of a turn.
+// idle waits for the end of every turn that began: a moment after the agent took a message, its title does not say so yet.
 func (r *rig) idle() {
 	r.t.Helper()
+	conversation := r.conversation(r.state().Conversation)
 	r.until("the turn is over", func() bool {
-		title, err := r.cmd("display-message", "-p", "-t", "%0", "#{pane_title}")
-		return err == nil && strings.TrimSpace(title) == "fakeagent"
+		took, err := conversation.Texts("user")
+		answered, err2 := conversation.Texts("assistant")
+		title, err3 := r.cmd("display-message", "-p", "-t", "%0", "#{pane_title}")
+		return err == nil && err2 == nil && err3 == nil && len(took) == len(answered) && strings.TrimSpace(title) == "fakeagent"
 	})
 }
 

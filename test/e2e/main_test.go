@@ -22,28 +22,51 @@ import (
 	"muxpost.dev/muxpost/test/stack"
 )
 
-// programs builds every program once a test run.
-var programs = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "muxpost-bin")
-	if err != nil {
-		return "", err
-	}
-	module := "muxpost.dev/muxpost/"
-	for out, pkg := range map[string]string{
-		"": module + "cmd/...", "fakeagent": module + "test/fakeagent", "fakegithub": module + "test/fakegithub/cmd/fakegithub",
-		"muxpost-tmuxd": module + "services/tmuxd", "muxpost-dispatcher": module + "services/dispatcher", "muxpost-poller": module + "services/poller",
-	} {
-		if text, err := exec.Command("go", "build", "-o", filepath.Join(dir, out), pkg).CombinedOutput(); err != nil {
-			return dir, fmt.Errorf("cannot build %s: %w\n%s", pkg, err, text)
+// build is a set of programs, built once a test run if a test asks for it.
+type build struct {
+	tags string
+	once sync.Once
+	dir  string
+	err  error
+}
+
+var (
+	// shipped are the programs as they ship.
+	shipped build
+	// mortal are the same, but can be made to die at named places.
+	mortal = build{tags: "failpoints"}
+)
+
+// programs returns the directory of the programs as they ship.
+func programs() (string, error) { return shipped.make() }
+
+// make returns the directory of the programs.
+func (b *build) make() (string, error) {
+	b.once.Do(func() {
+		if b.dir, b.err = os.MkdirTemp("", "muxpost-bin"); b.err != nil {
+			return
 		}
-	}
-	return dir, nil
-})
+		module := "muxpost.dev/muxpost/"
+		for out, pkg := range map[string]string{
+			"": module + "cmd/...", "fakeagent": module + "test/fakeagent", "fakegithub": module + "test/fakegithub/cmd/fakegithub",
+			"muxpost-tmuxd": module + "services/tmuxd", "muxpost-dispatcher": module + "services/dispatcher", "muxpost-poller": module + "services/poller",
+		} {
+			if text, err := exec.Command("go", "build", "-tags", b.tags, "-o", filepath.Join(b.dir, out), pkg).CombinedOutput(); err != nil {
+				b.err = fmt.Errorf("cannot build %s: %w\n%s", pkg, err, text)
+				return
+			}
+		}
+	})
+	return b.dir, b.err
+}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, _ := programs(); dir != "" {
-		os.RemoveAll(dir)
+	for _, b := range []*build{&shipped, &mortal} {
+		b.once.Do(func() {}) // nobody asked
+		if b.dir != "" {
+			os.RemoveAll(b.dir)
+		}
 	}
 	os.Exit(code)
 }
@@ -69,17 +92,23 @@ func issue() fakegithub.Seed {
 // start brings a stack up. change may change its configuration or environment before that.
 func start(t *testing.T, seed fakegithub.Seed, change func(*world)) *world {
 	t.Helper()
+	return startBuild(t, &shipped, 2*time.Minute, seed, change)
+}
+
+// startBuild is start with other programs, and with the time that the test may take.
+func startBuild(t *testing.T, b *build, limit time.Duration, seed fakegithub.Seed, change func(*world)) *world {
+	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal("tmux is not installed")
 		}
 		t.Skip("tmux is not installed")
 	}
-	bin, err := programs()
+	bin, err := b.make()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	t.Cleanup(cancel)
 	var out bytes.Buffer
 	s, err := stack.New(ctx, bin, seed, &out)

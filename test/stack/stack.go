@@ -222,11 +222,23 @@ func Item(number int) string { return fmt.Sprintf("github:%s/%s#%d", Owner, Repo
 
 // Comment writes a comment upstream, as GitHub's API takes it.
 func (s *Stack) Comment(ctx context.Context, login string, number int, body string) error {
-	data, err := json.Marshal(map[string]string{"body": body})
+	return s.write(ctx, login, fmt.Sprintf("issues/%d/comments", number), map[string]any{"body": body}, nil)
+}
+
+// Open opens an issue upstream that is a work item, and returns its number.
+func (s *Stack) Open(ctx context.Context, login, title string) (int, error) {
+	var made struct{ Number int }
+	err := s.write(ctx, login, "issues", map[string]any{"title": title, "labels": []string{Label}}, &made)
+	return made.Number, err
+}
+
+// write posts to a path below the repository, as an account, and reads the answer into made unless that is nil.
+func (s *Stack) write(ctx context.Context, login, path string, body, made any) error {
+	data, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
-	url := fmt.Sprintf("%s/repos/%s/%s/issues/%d/comments", s.GitHub, Owner, Repo, number)
+	url := fmt.Sprintf("%s/repos/%s/%s/%s", s.GitHub, Owner, Repo, path)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(data))
 	if err != nil {
 		return err
@@ -241,7 +253,10 @@ func (s *Stack) Comment(ctx context.Context, login string, number int, body stri
 		text, _ := io.ReadAll(io.LimitReader(res.Body, 1000))
 		return fmt.Errorf("the GitHub-like server answered %s: %s", res.Status, text)
 	}
-	return nil
+	if made == nil {
+		return nil
+	}
+	return json.NewDecoder(res.Body).Decode(made)
 }
 
 // Events returns the rows of an item in the ledger, oldest first.
@@ -297,6 +312,16 @@ func (s *Stack) Session(ctx context.Context, item string) (*dispatcherv1.Session
 // Conversation is the agent's own record of a conversation.
 func (s *Stack) Conversation(id string) agenttest.Conversation {
 	return agenttest.Conversation{Home: filepath.Join(s.Dir, "tmuxd", "harness", "fakeagent"), Session: id}
+}
+
+// Conversations are all that agents of this stack ever recorded, one a file.
+func (s *Stack) Conversations() ([]agenttest.Conversation, error) {
+	files, err := filepath.Glob(s.Conversation("*").Path())
+	all := make([]agenttest.Conversation, len(files))
+	for i, file := range files {
+		all[i] = s.Conversation(strings.TrimSuffix(filepath.Base(file), ".jsonl"))
+	}
+	return all, err
 }
 
 // AgentPid is the process of the agent of an item, the child of its wrapper.

@@ -288,6 +288,10 @@ func (d *Dir) prune(target string) {
 // Ran returns what the wrapper recorded of an incarnation.
 func (d *Dir) Ran(target, stamp string) (host.Ran, error) {
 	r, err := wrapper.ReadRecord(d.record(target, stamp))
+	if err == nil && !r.Ended() && process(r.Wrapper) == session.ProcessGone {
+		// It may have written its last record and ended between the two looks.
+		r, err = wrapper.ReadRecord(d.record(target, stamp))
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return host.Ran{Process: session.ProcessNone}, nil
 	}

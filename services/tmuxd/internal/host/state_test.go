@@ -47,7 +47,8 @@ func TestRemembered_TakesOverTheLivingIncarnationAndNoOther(t *testing.T) {
 		"one whose pane was moved": {kept, session.Live, session.Moved, pane, only},
 		"one that is not known":    {kept, session.Unknown, 0, nil, only},
 	} {
-		s := sight{item: item, target: item.Target(), memory: c.memory, state: c.state, flags: c.flags, pane: c.pane, view: View{Server: Server{Pid: 9}}}
+		s := sight{item: item, target: item.Target(), memory: c.memory, state: c.state, flags: c.flags, pane: c.pane,
+			view: View{Server: Server{Pid: 9}}}
 		if diff := cmp.Diff(c.want, s.remembered(6)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}

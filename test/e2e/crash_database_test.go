@@ -1,0 +1,137 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"muxpost.dev/muxpost/db/local"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+)
+
+// postmaster is the process of the local Postgres.
+func (c *crashing) postmaster() int {
+	c.t.Helper()
+	data, err := os.ReadFile(filepath.Join(c.Dir, "postgres", "data", "postmaster.pid"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	line, _, _ := bytes.Cut(data, []byte("\n"))
+	pid, err := strconv.Atoi(string(line))
+	if err != nil || pid < 2 {
+		c.t.Fatalf("the postmaster's file begins with %q", line)
+	}
+	return pid
+}
+
+// The database dies while the dispatcher knows what came of an act and has not recorded it.
+func TestCrash_Postgres(t *testing.T) {
+	t.Parallel()
+	c := crashStack(t, 3*time.Minute)
+	c.patience, c.idle = 90*time.Second, true // those who hold leases live here
+	number := 0
+	for _, place := range []string{"dispatcher.spawn.answered", "dispatcher.paste.answered"} {
+		marker := c.arm(place + "=stop")
+		if number == 0 {
+			number = c.open()
+		} else {
+			c.say(number, "The database is about to die.")
+			c.say(number, "And this comes after it.")
+		}
+		c.pollNow()
+		pid := c.reached(marker, "dispatcher")
+		postmaster := c.postmaster()
+		if err := syscall.Kill(postmaster, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		c.until("the postmaster is dead", func() bool { return gone(postmaster) })
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		c.up()
+		if c.postmaster() == postmaster {
+			t.Error("the database was not started again")
+		}
+		if c.pid("dispatcher") != pid {
+			t.Error("the dispatcher did not outlive the database")
+		}
+		c.ended(number, 1)
+	}
+	c.judge(number, c.session(number).GetConversationId(), c.ended(number, 3))
+}
+
+// postgres runs one of Postgres's own programs on the stack's database.
+func (c *crashing) postgres(program, url string, args ...string) {
+	c.t.Helper()
+	found, err := local.Find()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	path := filepath.Join(found.Dir, program)
+	if _, err := os.Stat(path); err != nil {
+		if os.Getenv("CI") != "" {
+			c.t.Fatalf("%s is not installed", program)
+		}
+		c.t.Skipf("%s is not installed", program)
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, 30*time.Second)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, path, append(args, "-d", url)...).CombinedOutput(); err != nil {
+		c.t.Fatalf("%s: %v\n%s", program, err, out)
+	}
+}
+
+// The database goes back to what it was before a delivery: the event is found again, asked about under the same id, and not typed again.
+func TestCrash_Restore(t *testing.T) {
+	t.Parallel()
+	for name, running := range map[string]bool{"WhileNothingRuns": false, "UnderThem": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := crashStack(t, 2*time.Minute)
+			number := c.open()
+			c.pollNow()
+			c.ended(number, 1)
+			conversation := c.session(number).GetConversationId()
+			backup := filepath.Join(c.Dir, "backup.sql")
+			c.postgres("pg_dump", c.databaseURL(), "--clean", "--if-exists", "-f", backup)
+			for range 3 {
+				c.say(number, "This is delivered after the backup.")
+			}
+			c.pollNow()
+			before := c.ended(number, 4)
+			url := c.databaseURL()
+			if !running {
+				c.stop("poller")
+				c.stop("dispatcher")
+			}
+			c.postgres("psql", url, "--single-transaction", "-v", "ON_ERROR_STOP=1", "-q", "-f", backup)
+			c.up()
+			c.pollNow()
+			after := c.ended(number, 4)
+			for i, row := range after[1:] {
+				was := before[i+1]
+				if row.GetDeliveryId() != was.GetDeliveryId() || !row.GetCreateTime().AsTime().After(was.GetCreateTime().AsTime()) {
+					t.Errorf("an event was %v, and after the restore it is %v", was, row)
+				}
+				d, err := c.Dispatcher.GetDelivery(c.ctx, &dispatcherv1.GetDeliveryRequest{DeliveryId: row.GetDeliveryId()})
+				if err != nil || d.GetDelivery().GetHow() != dispatcherv1.How_HOW_ALREADY {
+					t.Errorf("after the restore: %v %v", d, err)
+				}
+			}
+			c.judge(number, conversation, after)
+			// The host takes new deliveries, of this item and of others.
+			c.say(number, "And this is new.")
+			other := c.open()
+			c.pollNow()
+			c.judge(number, conversation, c.ended(number, 5))
+			rows := c.ended(other, 1)
+			c.judge(other, c.session(other).GetConversationId(), rows)
+		})
+	}
+}
