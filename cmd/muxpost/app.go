@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,8 +56,9 @@ func isTerminal(w any) bool {
 
 // printer writes to standard output, in colour only for a person who did not refuse it.
 func (a *app) printer() view.Printer {
-	return view.Printer{Out: a.stdout, Colour: isTerminal(a.stdout) && a.where.Getenv("NO_COLOR") == "" && a.where.Getenv("TERM") != "dumb",
-		Now: a.now()}
+	terminal := isTerminal(a.stdout)
+	return view.Printer{Out: a.stdout, Whole: !terminal, Now: a.now(),
+		Colour: terminal && a.where.Getenv("NO_COLOR") == "" && a.where.Getenv("TERM") != "dumb"}
 }
 
 // say tells of progress: on standard output, or on standard error where the output is for a program.
@@ -87,7 +91,7 @@ func (a *app) stack(s settings.Settings) *stack.Stack {
 // services are the clients of what is configured.
 type services struct {
 	settings.Settings
-	conns []*grpc.ClientConn
+	conns map[layout.Service]*grpc.ClientConn
 }
 
 // dial returns clients of the configured services. Nothing is connected yet.
@@ -99,12 +103,19 @@ func (a *app) dial() (*services, error) {
 	return &services{Settings: s}, nil
 }
 
+// conn returns the connection to a service: one, however often it is asked for.
 func (s *services) conn(service layout.Service) (*grpc.ClientConn, error) {
+	if conn, ok := s.conns[service]; ok {
+		return conn, nil
+	}
 	conn, err := stack.Dial(service, s.Address(service))
 	if err != nil {
 		return nil, err
 	}
-	s.conns = append(s.conns, conn)
+	if s.conns == nil {
+		s.conns = map[layout.Service]*grpc.ClientConn{}
+	}
+	s.conns[service] = conn
 	return conn, nil
 }
 
@@ -176,9 +187,29 @@ func itemOf(given []string) (string, error) {
 	if len(given) == 0 {
 		return "", nil
 	}
-	ref, err := workitem.Parse(given[0])
+	ref, err := parseItem(given[0])
 	return ref.String(), err
 }
+
+// parseItem reads a work item as it is written, or as the address of its page: https://host/owner/repo/issues/7.
+func parseItem(text string) (workitem.Ref, error) {
+	if !strings.HasPrefix(text, "https://") && !strings.HasPrefix(text, "http://") {
+		return workitem.Parse(text)
+	}
+	page, err := url.Parse(text)
+	if err == nil {
+		part := strings.Split(strings.Trim(page.Path, "/"), "/")
+		if len(part) >= 4 && slices.Contains([]string{"issues", "pull"}, part[2]) {
+			// The default host is left out by Parse.
+			return workitem.Parse("github:" + page.Host + "/" + part[0] + "/" + part[1] + "#" + part[3])
+		}
+	}
+	return workitem.Ref{}, fault.Newf(fault.Invalid, fault.ReasonBadWorkItem, "%q is not the address of an issue or a pull request",
+		view.Clip(text, 100)).WithRemedy("copy it as https://host/owner/repo/issues/7, or write github:[host/]owner/repo#number")
+}
+
+// isItem reports whether an argument that may be a delivery id is a work item.
+func isItem(text string) bool { return strings.ContainsAny(text, ":#/") }
 
 // pages calls next with a page size and a token until there are no more pages or the limit is reached.
 func pages(limit int, next func(size int32, token string) (got int, more string, err error)) error {

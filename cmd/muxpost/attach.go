@@ -32,7 +32,7 @@ wait while you have text in its box.`,
 }
 
 func (a *app) attach(ctx context.Context, item string, readOnly, show bool) error {
-	ref, err := workitem.Parse(item)
+	ref, err := parseItem(item)
 	if err != nil {
 		return err
 	}

@@ -175,7 +175,7 @@ func (g *gathered) askPoller(ctx context.Context, s *services) error {
 
 func (r attentionReport) print(p view.Printer, complete bool) {
 	for _, problem := range r.Problems {
-		p.Line("%s", p.Paint(view.Warn, "not known: "+view.Clip(problem, 200)))
+		p.Line("%s", p.Paint(view.Warn, "not known: "+p.Clip(problem, 200)))
 	}
 	if len(r.Entries) == 0 && complete {
 		p.Line("%s", p.Paint(view.Good, "nothing needs a person"))
@@ -193,8 +193,8 @@ func (r attentionReport) print(p view.Printer, complete bool) {
 			head += "  since " + p.Time(*e.Since)
 		}
 		p.Line("%s", head)
-		p.Line("  %s", view.Clip(e.Why, 400))
-		p.Line("  %s %s", p.Paint(view.Dim, "do:  "), view.Clip(e.Remedy, 400))
+		p.Line("  %s", p.Clip(e.Why, 400))
+		p.Line("  %s %s", p.Paint(view.Dim, "do:  "), p.Clip(e.Remedy, 400))
 		p.Line("  %s %s", p.Paint(view.Dim, "look:"), view.Clean(e.Look))
 	}
 }

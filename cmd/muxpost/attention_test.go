@@ -56,15 +56,6 @@ func (f *fakeDispatcher) Unpause(_ context.Context, r *dispatcherv1.UnpauseReque
 	return out, nil
 }
 
-func (f *fakeDispatcher) Reopen(_ context.Context, r *dispatcherv1.ReopenRequest) (*dispatcherv1.ReopenResponse, error) {
-	for _, d := range f.deliveries {
-		if d.GetDeliveryId() == r.GetDeliveryId() {
-			return &dispatcherv1.ReopenResponse{Delivery: d, Reopened: true}, nil
-		}
-	}
-	return nil, fault.New(fault.NotFound, fault.ReasonDeliveryNotFound, "no such delivery")
-}
-
 // both serves a poller and a dispatcher.
 func (d *desk) both(t *testing.T, poller *fakePoller, dispatcher *fakeDispatcher) {
 	d.serve(t, "p", func(s *rpc.Server) {
@@ -98,7 +89,8 @@ func TestPause_SaysWhatStandsAndHowToEndIt(t *testing.T) {
 		{[]string{"unpause", "--all"}, []string{"ended: all work items are paused"}},
 		{[]string{"pause", "--all", "--json"}, []string{`"existed": false`}},
 	} {
-		if err := d.run(t, step.line...); err != nil {
+		// A status says besides that nobody else serves here.
+		if err := d.run(t, step.line...); err != nil && (step.line[0] != "status" || !errors.Is(err, fault.Unavailable)) {
 			t.Errorf("%v: %v", step.line, err)
 		}
 		for _, want := range step.want {
@@ -108,31 +100,8 @@ func TestPause_SaysWhatStandsAndHowToEndIt(t *testing.T) {
 		}
 	}
 	dispatcher.shadow = true
-	if err := d.run(t, "status"); err != nil || !strings.Contains(d.out.String(), "SHADOW") {
+	if err := d.run(t, "status"); !errors.Is(err, fault.Unavailable) || !strings.Contains(d.out.String(), "SHADOW") {
 		t.Errorf("%v\n%s", err, d.out)
-	}
-}
-
-func TestRetry_SucceedsOnlyForAnEventThatIsOnItsWay(t *testing.T) {
-	for state, ok := range map[pollerv1.LedgerState]bool{
-		pollerv1.LedgerState_LEDGER_STATE_PENDING: true, pollerv1.LedgerState_LEDGER_STATE_DELIVERED: true,
-		pollerv1.LedgerState_LEDGER_STATE_DROPPED: false, pollerv1.LedgerState_LEDGER_STATE_SETTLED: false, 0: false,
-	} {
-		t.Run(state.String(), func(t *testing.T) {
-			d := newDesk(t)
-			poller := &fakePoller{}
-			if state != 0 {
-				poller.entries = []*pollerv1.LedgerEntry{{DeliveryId: "daaaa1111", State: state}}
-			}
-			d.both(t, poller, &fakeDispatcher{deliveries: []*dispatcherv1.Delivery{{DeliveryId: "daaaa1111", WorkItem: "github:o/r#1"}}})
-			err := d.run(t, "retry", "daaaa1111")
-			if (err == nil) != ok || !strings.Contains(d.out.String(), "re-opened") {
-				t.Errorf("%v\n%s", err, d.out)
-			}
-			if err := d.run(t, "retry", "dunknown1"); !errors.Is(err, fault.NotFound) {
-				t.Errorf("%v", err)
-			}
-		})
 	}
 }
 

@@ -94,6 +94,8 @@ type fakePoller struct {
 	entries   []*pollerv1.LedgerEntry
 	sources   []*pollerv1.Source
 	counts    []*pollerv1.StateCount
+	events    []*pollerv1.PollEvent
+	retried   []*pollerv1.RetryRequest
 	// looked is called before each answer to a question about one delivery.
 	looked func(*pollerv1.LedgerEntry)
 }
@@ -122,6 +124,35 @@ func (f *fakePoller) ListLedger(_ context.Context, r *pollerv1.ListLedgerRequest
 	return out, nil
 }
 
+func (f *fakePoller) ListPollEvents(_ context.Context, r *pollerv1.ListPollEventsRequest) (*pollerv1.ListPollEventsResponse, error) {
+	out := &pollerv1.ListPollEventsResponse{}
+	for _, e := range f.events {
+		if e.GetSequence() > r.GetAfterSequence() {
+			out.Events = append(out.Events, e)
+		}
+	}
+	return out, nil
+}
+
+func (f *fakePoller) Retry(_ context.Context, r *pollerv1.RetryRequest) (*pollerv1.RetryResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.retried = append(f.retried, r)
+	for _, e := range f.entries {
+		switch {
+		case e.GetDeliveryId() != r.GetDeliveryId():
+		case view.Waits(e.GetState()):
+			return &pollerv1.RetryResponse{Entry: e}, nil
+		case e.GetState() == pollerv1.LedgerState_LEDGER_STATE_DROPPED:
+			e.State = pollerv1.LedgerState_LEDGER_STATE_PENDING
+			return &pollerv1.RetryResponse{Entry: e, Retried: true}, nil
+		default:
+			return nil, fault.New(fault.Conflict, "", "it was settled by policy")
+		}
+	}
+	return nil, fault.New(fault.NotFound, fault.ReasonDeliveryNotFound, "no such event")
+}
+
 func (f *fakePoller) ListSources(context.Context, *pollerv1.ListSourcesRequest) (*pollerv1.ListSourcesResponse, error) {
 	return &pollerv1.ListSourcesResponse{Sources: f.sources}, nil
 }
@@ -138,6 +169,7 @@ type fakeDispatcher struct {
 
 	deliveries []*dispatcherv1.Delivery
 	pauses     []*dispatcherv1.Pause
+	events     []*dispatcherv1.Event
 	shadow     bool
 }
 
@@ -276,7 +308,7 @@ func TestCommands_SayWhoIsAwayAndWhatToDo(t *testing.T) {
 			t.Errorf("%v: %v", line, err)
 		}
 	}
-	if err := d.run(t, "status"); err != nil || strings.Count(d.out.String(), " down ") < 4 {
+	if err := d.run(t, "status"); !errors.Is(err, fault.Unavailable) || strings.Count(d.out.String(), " down ") < 4 {
 		t.Errorf("status: %v\n%s", err, d.out)
 	}
 	if err := d.run(t, "down"); err != nil || !strings.Contains(d.out.String(), "nothing runs") {
@@ -295,7 +327,7 @@ func TestStatus_TellsWhatThePollerKnows(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(d.dir, "muxpost.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.run(t, "status"); err != nil || !strings.Contains(d.out.String(), "later (a/b): not known: the poller does not answer") {
+	if err := d.run(t, "status"); !errors.Is(err, fault.Unavailable) || !strings.Contains(d.out.String(), "later (a/b): not known: the poller does not answer") {
 		t.Errorf("with all down: %v\n%s", err, d.out)
 	}
 	pending := pollerv1.LedgerState_LEDGER_STATE_PENDING
@@ -316,8 +348,8 @@ func TestStatus_TellsWhatThePollerKnows(t *testing.T) {
 		pollerv1.RegisterPollerServiceServer(s, poller)
 		s.Health().Set("", true)
 	})
-	if err := d.run(t, "status"); err != nil {
-		t.Fatal(err)
+	if err := d.run(t, "status"); !errors.Is(err, fault.Unavailable) || strings.Contains(err.Error(), "poller") {
+		t.Errorf("the others are away: %v", err)
 	}
 	for _, want := range []string{
 		"good (o/r): read 1m ago, 2 open work items", "bad (): failed 1m ago: wrong token; last read 1h", "limited (): failed: too many requests; it asked",

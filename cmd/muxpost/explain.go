@@ -32,10 +32,17 @@ type story struct {
 
 func explainCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
-		Use: "explain DELIVERY-ID", Short: "Say what became of an event and why, and what to do about it",
-		Args: args(1, 1, "muxpost ledger lists the ids"),
+		Use: "explain DELIVERY-ID | ITEM", Short: "Say what became of an event and why, and what to do about it",
+		Args: args(1, 1, "muxpost ledger lists the ids; of a work item it is the latest event"),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			if err := badDeliveryID(given[0]); err != nil {
+			item := ""
+			if isItem(given[0]) {
+				ref, err := parseItem(given[0])
+				if err != nil {
+					return err
+				}
+				item = ref.String()
+			} else if err := badDeliveryID(given[0]); err != nil {
 				return err
 			}
 			s, err := a.dial()
@@ -43,7 +50,13 @@ func explainCommand(a *app) *cobra.Command {
 				return err
 			}
 			defer s.close()
-			st, err := s.story(cmd.Context(), given[0])
+			id := given[0]
+			if item != "" {
+				if id, err = s.latest(cmd.Context(), item); err != nil {
+					return err
+				}
+			}
+			st, err := s.story(cmd.Context(), id)
 			if err != nil {
 				return err
 			}
@@ -56,6 +69,19 @@ func explainCommand(a *app) *cobra.Command {
 	}
 	a.jsonFlag(c)
 	return c
+}
+
+// latest returns the delivery id of the newest event of a work item; fault.NotFound means that it has none.
+func (s *services) latest(ctx context.Context, item string) (string, error) {
+	rows, err := s.ledger(ctx, item, pollerv1.LedgerState_LEDGER_STATE_UNSPECIFIED, 1)
+	if err != nil {
+		return "", err
+	}
+	if len(rows.GetEntries()) == 0 {
+		return "", fault.Newf(fault.NotFound, fault.ReasonDeliveryNotFound, "the ledger has no event of %s", item).
+			WithRemedy("muxpost ledger lists the events that there are")
+	}
+	return rows.GetEntries()[0].GetDeliveryId(), nil
 }
 
 // story asks poller and dispatcher. One of them may be away; that both know nothing is fault.NotFound.
@@ -108,7 +134,7 @@ func (a *app) storyJSON(st story) error {
 		raw("session", data, err)
 	}
 	if e, ok := why.Of(st.reason()); ok {
-		out["explanation"] = map[string]string{"reason": st.reason(), "meaning": e.Meaning, "remedy": e.Remedy}
+		out["explanation"] = map[string]string{"reason": st.reason(), "meaning": e.Meaning, "remedy": st.withRetry(e.Remedy)}
 	}
 	problems := []string{}
 	for _, err := range st.problems {
@@ -133,8 +159,8 @@ func (st story) print(p view.Printer, thisHost string) {
 			e.Meaning = "this release has no explanation for it"
 		}
 		p.Line("%s  %s: %s", label(p, "why"), view.Clean(reason), e.Meaning)
-		if remedy := cmp.Or(st.delivery.GetRemedy(), e.Remedy); remedy != "" && st.outcomeNeedsCare() {
-			p.Line("%s  %s", label(p, "what to do"), view.Clean(remedy))
+		if remedy := st.remedy(e); remedy != "" && st.outcomeNeedsCare() {
+			p.Line("%s  %s", label(p, "what to do"), view.Clean(st.withRetry(remedy)))
 		}
 	}
 	st.printSession(p, thisHost)
@@ -144,6 +170,26 @@ func (st story) print(p view.Printer, thisHost string) {
 	for _, err := range st.problems {
 		p.Line("%s  %s", p.Paint(view.Warn, pad("not known")), view.Clean(err.Error()))
 	}
+}
+
+// remedy is what a person can do. The dispatcher knows the case; what the ledger ended as unconfirmed is the ledger's.
+func (st story) remedy(e why.Explanation) string {
+	if st.entry.GetReason() == "unconfirmed" {
+		return e.Remedy
+	}
+	return cmp.Or(st.delivery.GetRemedy(), e.Remedy)
+}
+
+// withRetry puts the delivery's id into a remedy, and the retry behind it of an event that ended and that a retry is for.
+func (st story) withRetry(remedy string) string {
+	remedy = strings.ReplaceAll(remedy, why.DeliveryID, st.id)
+	state := st.entry.GetState()
+	switch {
+	case strings.Contains(remedy, "muxpost retry"):
+	case state == pollerv1.LedgerState_LEDGER_STATE_DROPPED, state == pollerv1.LedgerState_LEDGER_STATE_GAVE_UP:
+		return remedy + "; then muxpost retry " + st.id
+	}
+	return remedy
 }
 
 // outcomeNeedsCare reports whether a person may want to do something.
@@ -187,10 +233,26 @@ func (st story) printLedger(p view.Printer) {
 	if e.GetTries() > 0 || waits(e.GetState()) {
 		line += fmt.Sprintf("; %d of %d tries spent", e.GetTries(), e.GetBudget())
 	}
-	if e.GetNextLook() != nil {
-		line += "; looked at next " + p.Ago(e.GetNextLook().AsTime())
+	switch next := p.Next(e); next {
+	case "":
+	case view.DueNow:
+		line += "; " + next
+	default:
+		line += "; looked at next " + next
 	}
 	p.Line("%s  %s", label(p, "ledger"), line)
+	if behind := view.Behind(e); behind != "" {
+		p.Line("%s  %s", label(p, ""), behind)
+	}
+	if at := p.When(e.GetHeldSince()); at != "" {
+		p.Line("%s  held back since %s", label(p, ""), at)
+	}
+	if versions := e.GetGaveUpVersions(); len(versions) > 0 {
+		p.Line("%s  tried under %s", label(p, ""), view.Clean(strings.Join(versions, "; ")))
+	}
+	if at := p.When(e.GetDeleteTime()); at != "" {
+		p.Line("%s  deleted upstream %s", label(p, ""), at)
+	}
 	if e.GetDetail() != "" {
 		p.Line("%s  %s", label(p, ""), view.Clean(e.GetDetail()))
 	}
@@ -207,7 +269,7 @@ func (st story) printDispatcher(p view.Printer) {
 	word := view.Outcome(d.GetOutcome())
 	line := p.Paint(view.ToneOf(word), word)
 	if d.GetHow() != dispatcherv1.How_HOW_UNSPECIFIED {
-		line += " (" + view.Word(d.GetHow().String(), "HOW_") + ")"
+		line += " " + view.How(d.GetHow())
 	}
 	p.Line("%s  %s since %s; asked %s", label(p, "dispatcher"), line, p.When(d.GetUpdateTime()), view.Count(int(d.GetAsked()), "time", "times"))
 	if d.GetDetail() != "" && !strings.Contains(st.entry.GetDetail(), d.GetDetail()) {

@@ -115,13 +115,14 @@ func (a *app) tellAgents(st *stack.Stack) error {
 		a.say("no agent runs")
 		return nil
 	}
-	a.say("%s on in tmux, untouched; to look at one:", view.Count(len(agents), "agent lives", "agents live"))
+	a.say("%s on in tmux, untouched; to look at one, or to end it for good:", view.Count(len(agents), "agent lives", "agents live"))
 	for _, agent := range agents {
 		if agent.WorkItem != "" {
 			a.say("  muxpost attach %s", view.Quote(agent.WorkItem))
-			continue
+		} else {
+			a.say("  %s", strings.Join(quoted(attachArgs(st.Tmuxd.Tmux, agent.Socket, agent.Target, false)), " "))
 		}
-		a.say("  %s", strings.Join(quoted(attachArgs(st.Tmuxd.Tmux, agent.Socket, agent.Target, false)), " "))
+		a.say("    %s", strings.Join(quoted([]string{st.Tmuxd.Tmux, "-N", "-S", agent.Socket, "kill-session", "-t", "=" + agent.Target + ":"}), " "))
 	}
 	return nil
 }

@@ -10,17 +10,12 @@ import (
 
 	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
 	"muxpost.dev/muxpost/core/fault"
-	"muxpost.dev/muxpost/core/session"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 )
 
-const (
-	// lookTime bounds a look at all sources; each has 50 s of its own.
-	lookTime = 70 * time.Second
-	// followPause is the time between two questions for new events.
-	followPause = 500 * time.Millisecond
-)
+// lookTime bounds a look at all sources; each has 50 s of its own.
+const lookTime = 70 * time.Second
 
 func ledgerCommand(a *app) *cobra.Command {
 	var state string
@@ -218,112 +213,4 @@ func pollCommand(a *app) *cobra.Command {
 	}
 	a.jsonFlag(c)
 	return c
-}
-
-func eventsCommand(a *app) *cobra.Command {
-	var follow bool
-	var delivery string
-	c := &cobra.Command{
-		Use: "events [ITEM]", Short: "List what the dispatcher decided and did, in order", Args: args(0, 1, ""),
-		Example: "  muxpost events --follow\n  muxpost events --delivery DELIVERY-ID",
-		RunE: func(cmd *cobra.Command, given []string) error {
-			item, err := itemOf(given)
-			if err != nil {
-				return err
-			}
-			if delivery != "" && !session.ValidDeliveryID(delivery) {
-				return badDeliveryID(delivery)
-			}
-			s, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			if a.limit < 1 || a.limit > maxPage {
-				return fault.Newf(fault.Invalid, fault.ReasonBadArgument, "--limit must be 1 to %d", maxPage)
-			}
-			request := &dispatcherv1.ListEventsRequest{WorkItem: item, DeliveryId: delivery, PageSize: int32(a.limit), Latest: true}
-			page, err := s.events(cmd.Context(), request)
-			if err != nil {
-				return err
-			}
-			if !follow && a.json {
-				return view.JSON(a.stdout, page)
-			}
-			if !follow && len(page.GetEvents()) == 0 {
-				a.printer().Line("no event")
-			}
-			if err := a.events(page.GetEvents()); err != nil || !follow {
-				return err
-			}
-			return a.follow(cmd.Context(), s, request, page)
-		},
-	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with events as they come, until interrupted")
-	c.Flags().StringVar(&delivery, "delivery", "", "only events of this delivery `ID`")
-	a.jsonFlag(c)
-	c.Flags().IntVarP(&a.limit, "limit", "n", 50, "begin with at most this many of the newest")
-	return c
-}
-
-// events writes events; as JSON one a line, so that a stream of them can be read.
-func (a *app) events(events []*dispatcherv1.Event) error {
-	if !a.json {
-		a.printer().Events(events)
-		return nil
-	}
-	for _, e := range events {
-		if err := view.JSONLine(a.stdout, e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *services) events(ctx context.Context, r *dispatcherv1.ListEventsRequest) (*dispatcherv1.ListEventsResponse, error) {
-	var page *dispatcherv1.ListEventsResponse
-	return page, s.dispatcher(ctx, func(ctx context.Context, c dispatcherv1.DispatcherServiceClient) (err error) {
-		page, err = c.ListEvents(ctx, r)
-		return err
-	})
-}
-
-// follow writes new events until ctx ends. A dispatcher that is away is waited for: its events are stored, so none is missed.
-func (a *app) follow(ctx context.Context, s *services, r *dispatcherv1.ListEventsRequest, page *dispatcherv1.ListEventsResponse) error {
-	conn, err := s.conn("dispatcher")
-	if err != nil {
-		return err
-	}
-	client := dispatcherv1.NewDispatcherServiceClient(conn)
-	r.Latest, r.PageSize = false, maxPage
-	away := false
-	for {
-		for _, e := range page.GetEvents() {
-			r.AfterSequence = max(r.AfterSequence, e.GetSequence())
-		}
-		timer := time.NewTimer(followPause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		}
-		ask, cancel := context.WithTimeout(ctx, callTime)
-		page, err = client.ListEvents(ask, r)
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return nil //nolint:nilerr // It was interrupted, which is how following ends.
-		case err != nil && fault.KindOf(err) != fault.Unavailable:
-			return err
-		case err != nil && !away:
-			a.warn("the dispatcher does not answer; waiting for it")
-		case err == nil && away:
-			a.warn("the dispatcher answers again")
-		}
-		away = err != nil
-		if err := a.events(page.GetEvents()); err != nil {
-			return err
-		}
-	}
 }

@@ -29,7 +29,7 @@ func main() {
 const longHelp = `muxpost carries events (a comment, a review, a message) to the coding agents that own the work, where those agents are
 programs in tmux sessions.
 
-A work item is written github:owner/repo#number. Start with:
+A work item is written github:owner/repo#number, or as the address of its issue. Start with:
 
   muxpost up                                        start everything on this machine
   muxpost send github:octo/widget#7 "please look"   start an agent for an item, or tell its agent something
@@ -47,7 +47,7 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong, 
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use: "muxpost", Short: "muxpost carries events to coding agents in tmux", Long: longHelp,
-		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Version: version.String(), SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -60,6 +60,7 @@ func newRoot(a *app) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("muxpost {{.Version}}\n")
 	root.SuggestionsMinimumDistance = 2
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)

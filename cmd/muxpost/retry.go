@@ -2,74 +2,75 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
-	"muxpost.dev/muxpost/core/session"
-	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	"muxpost.dev/muxpost/core/fault"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 )
 
+type retryOptions struct {
+	operatorFlags
+	wait    bool
+	timeout time.Duration
+}
+
 func retryCommand(a *app) *cobra.Command {
-	var o operatorFlags
+	var o retryOptions
 	c := &cobra.Command{
-		Use: "retry DELIVERY-ID", Short: "Take back that an event was dropped, once its cause is gone",
+		Use: "retry DELIVERY-ID", Short: "Try an event again that was dropped, gave up or is unconfirmed, once its cause is gone",
 		Args: args(1, 1, "muxpost attention lists them"),
-		Long: `retry re-opens a delivery that the dispatcher dropped, under the same id: it is decided again, and what arrived after all is not
-typed again. An event that is in its conversation is refused. The exit code is 0 only when the event is on its way again.`,
+		Long: `retry has an event asked about again under its own id and with a new budget: one that was dropped, gave up, or was typed without
+proof that it arrived. It is decided again, and what arrived after all is not typed again. An event that waits is looked at at once. What
+policy ended, and what is in its conversation, is refused.`,
 		RunE: func(cmd *cobra.Command, given []string) error { return a.retry(cmd.Context(), given[0], o) },
 	}
-	a.whoFlag(c, &o)
+	c.Flags().StringVar(&o.reason, "reason", "", "why, for others to read")
+	c.Flags().BoolVar(&o.wait, "wait", false, "follow it until it ends; exit code 0 only when it was delivered")
+	c.Flags().DurationVar(&o.timeout, "timeout", defaultWait, "how long --wait waits")
+	a.whoFlag(c, &o.operatorFlags)
 	a.jsonFlag(c)
 	return c
 }
 
-func (a *app) retry(ctx context.Context, id string, o operatorFlags) error {
-	if !session.ValidDeliveryID(id) {
-		return badDeliveryID(id)
+func (a *app) retry(ctx context.Context, id string, o retryOptions) error {
+	if err := badDeliveryID(id); err != nil {
+		return err
+	}
+	if o.timeout <= 0 {
+		return fault.New(fault.Invalid, fault.ReasonBadArgument, "--timeout must be above zero")
 	}
 	s, err := a.dial()
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	// The dispatcher goes first: a row that the ledger opened before would only hear once more that it was dropped.
-	var answer *dispatcherv1.ReopenResponse
-	err = s.dispatcher(ctx, func(ctx context.Context, c dispatcherv1.DispatcherServiceClient) (err error) {
-		answer, err = c.Reopen(ctx, &dispatcherv1.ReopenRequest{DeliveryId: id, Who: a.by(o)})
+	var answer *pollerv1.RetryResponse
+	err = s.poller(ctx, callTime, func(ctx context.Context, c pollerv1.PollerServiceClient) (err error) {
+		answer, err = c.Retry(ctx, &pollerv1.RetryRequest{DeliveryId: id, Who: a.by(o.operatorFlags), Reason: o.reason})
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	row, err := s.entry(ctx, id)
-	if err != nil {
-		return err
+	if a.json && !o.wait {
+		return view.JSON(a.stdout, answer)
 	}
-	if a.json {
-		if err := view.JSON(a.stdout, answer); err != nil {
-			return err
-		}
+	e := answer.GetEntry()
+	if answer.GetRetried() {
+		a.say("%s of %s is tried again, with %s", id, view.Clean(e.GetWorkItem()), view.Count(int(e.GetBudget()), "new try", "new tries"))
 	} else {
-		word := "it had not ended at the dispatcher"
-		if answer.GetReopened() {
-			word = "re-opened at the dispatcher"
+		when := "it is looked at now"
+		if e.GetWaitsBehind() != nil {
+			when = "its turn comes when that has ended"
 		}
-		a.printer().Line("%s: %s", word, view.Clip(answer.GetDelivery().GetDetail(), 300))
+		a.say("%s of %s is on its way already: %s; %s", id, view.Clean(e.GetWorkItem()), waitLine(e), when)
 	}
-	return onItsWay(row, answer.GetDelivery())
-}
-
-// onItsWay reports a row of the ledger that nobody will ask the dispatcher about.
-func onItsWay(row *pollerv1.LedgerEntry, d *dispatcherv1.Delivery) error {
-	if row == nil {
-		return fmt.Errorf("the ledger has no row of it, so it is asked for by whoever sent it: send it once more, under the same id")
+	if o.wait {
+		return a.await(ctx, s, e, o.timeout)
 	}
-	if state := row.GetState(); !waits(state) && state != pollerv1.LedgerState_LEDGER_STATE_DELIVERED {
-		return fmt.Errorf("its row in the ledger is %s, so it is not asked for by itself: send its text again with muxpost send %s",
-			view.LedgerState(state), view.Quote(d.GetWorkItem()))
-	}
+	a.say("  muxpost explain %s   says what became of it", id)
 	return nil
 }

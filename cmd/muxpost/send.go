@@ -14,6 +14,7 @@ import (
 	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 )
 
@@ -49,7 +50,7 @@ func sendCommand(a *app) *cobra.Command {
 }
 
 func (a *app) send(ctx context.Context, given []string, o sendOptions) error {
-	ref, err := workitem.Parse(given[0])
+	ref, err := parseItem(given[0])
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func (a *app) send(ctx context.Context, given []string, o sendOptions) error {
 		return a.sendFault(err, o)
 	}
 	if o.wait && !o.dryRun {
-		return a.sendAndWait(ctx, s, answer, o)
+		return a.await(ctx, s, answer.GetEntry(), o.timeout)
 	}
 	if a.json {
 		return view.JSON(a.stdout, answer)
@@ -140,11 +141,10 @@ func readText(r io.Reader) (string, error) {
 	return string(data), nil
 }
 
-// sendAndWait follows an event until it ends. Only a delivery is a success.
-func (a *app) sendAndWait(ctx context.Context, s *services, answer *pollerv1.SubmitResponse, o sendOptions) error {
-	e := answer.GetEntry()
+// await follows an event until it ends. Only a delivery is a success.
+func (a *app) await(ctx context.Context, s *services, e *pollerv1.LedgerEntry, timeout time.Duration) error {
 	fmt.Fprintf(a.stderr, "delivery %s\n", e.GetDeliveryId()) //nolint:errcheck // Progress only.
-	waiting, cancel := context.WithTimeout(ctx, o.timeout)
+	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	last, away := "", false
 	for waits(e.GetState()) {
@@ -162,7 +162,7 @@ func (a *app) sendAndWait(ctx context.Context, s *services, answer *pollerv1.Sub
 					waitLine(e), e.GetDeliveryId())
 			}
 			return fmt.Errorf("after %v it is still %s; it stays in the ledger and goes on by itself (muxpost explain %s)",
-				o.timeout, waitLine(e), e.GetDeliveryId())
+				timeout, waitLine(e), e.GetDeliveryId())
 		}
 		next, err := s.entry(waiting, e.GetDeliveryId())
 		switch {
@@ -183,7 +183,7 @@ func (a *app) sendAndWait(ctx context.Context, s *services, answer *pollerv1.Sub
 	} else {
 		p := a.printer()
 		word := view.LedgerState(e.GetState())
-		p.Line("%s  %s", p.Paint(view.ToneOf(word), word), view.Clean(e.GetDetail()))
+		p.Line("%s  %s", p.Paint(view.ToneOf(word), word+s.how(ctx, e)), view.Clean(e.GetDetail()))
 	}
 	if e.GetState() != pollerv1.LedgerState_LEDGER_STATE_DELIVERED {
 		return fmt.Errorf("it was not delivered: %s (muxpost explain %s says more)", waitLine(e), e.GetDeliveryId())
@@ -191,15 +191,34 @@ func (a *app) sendAndWait(ctx context.Context, s *services, answer *pollerv1.Sub
 	return nil
 }
 
-func waits(s pollerv1.LedgerState) bool {
-	return s == pollerv1.LedgerState_LEDGER_STATE_PENDING || s == pollerv1.LedgerState_LEDGER_STATE_LEASED ||
-		s == pollerv1.LedgerState_LEDGER_STATE_HELD
+// how says by which way a delivered event got into its conversation, as far as that can be told.
+func (s *services) how(ctx context.Context, e *pollerv1.LedgerEntry) string {
+	if e.GetState() != pollerv1.LedgerState_LEDGER_STATE_DELIVERED {
+		return ""
+	}
+	how := ""
+	err := s.dispatcher(ctx, func(ctx context.Context, c dispatcherv1.DispatcherServiceClient) error {
+		answer, err := c.GetDelivery(ctx, &dispatcherv1.GetDeliveryRequest{DeliveryId: e.GetDeliveryId()})
+		if text := view.How(answer.GetDelivery().GetHow()); text != "" {
+			how = " " + text
+		}
+		return err
+	})
+	if err != nil {
+		return "" // that it was delivered is what counts
+	}
+	return how
 }
+
+func waits(s pollerv1.LedgerState) bool { return view.Waits(s) }
 
 func waitLine(e *pollerv1.LedgerEntry) string {
 	line := view.LedgerState(e.GetState())
 	if e.GetReason() != "" {
 		line += " (" + view.Clean(e.GetReason()) + ")"
+	}
+	if behind := view.Behind(e); behind != "" {
+		line += ", " + behind
 	}
 	return line
 }

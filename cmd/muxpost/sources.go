@@ -87,7 +87,7 @@ func (r sourceReport) state(p view.Printer, answered bool) string {
 	case r.LastLook == nil:
 		return "not looked at yet"
 	case r.LastError != "":
-		state = p.Paint(view.Bad, "failed"+r.when(p)) + ": " + view.Clip(r.LastError, 100)
+		state = p.Paint(view.Bad, "failed"+r.when(p)) + ": " + p.Clip(r.LastError, 100)
 		if r.LastSuccess != nil {
 			state += "; last read " + p.Ago(*r.LastSuccess)
 		}

@@ -73,11 +73,22 @@ type waitReport struct {
 	Reason     string     `json:"reason,omitempty"`
 	Detail     string     `json:"detail,omitempty"`
 	NextLook   *time.Time `json:"next_look,omitempty"`
+	// Behind says which event of its item has to end first.
+	Behind string `json:"behind,omitempty"`
+}
+
+// next is when it is looked at next; nil while it is being delivered.
+func (w waitReport) next() *timestamppb.Timestamp {
+	if w.NextLook == nil || w.State == view.LedgerState(pollerv1.LedgerState_LEDGER_STATE_LEASED) {
+		return nil
+	}
+	return timestamppb.New(*w.NextLook)
 }
 
 func statusCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "status", Short: "Show what runs, what waits and why; works when things are down", Args: args(0, 0, ""),
+		Long: "status shows what runs, what waits and why. Exit codes: 0 everything serves, 3 a service or the database is away.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.dial()
 			if err != nil {
@@ -86,10 +97,13 @@ func statusCommand(a *app) *cobra.Command {
 			defer s.close()
 			r := a.status(cmd.Context(), s)
 			if a.json {
-				return a.values(r)
+				if err := a.values(r); err != nil {
+					return err
+				}
+			} else {
+				r.print(a.printer())
 			}
-			r.print(a.printer())
-			return nil
+			return r.away()
 		},
 	}
 	a.jsonFlag(c)
@@ -133,6 +147,24 @@ func (a *app) status(ctx context.Context, s *services) report {
 // serves reports whether a service answered that it serves; others are not asked for more.
 func (r *report) serves(service layout.Service) bool {
 	return slices.ContainsFunc(r.Services, func(s serviceReport) bool { return s.Service == string(service) && s.State == "healthy" })
+}
+
+// away says who does not serve; nil when everybody does.
+func (r *report) away() error {
+	var names []string
+	for _, s := range r.Services {
+		if s.State != "healthy" {
+			names = append(names, s.Service)
+		}
+	}
+	if r.Postgres.State != "running" {
+		names = append(names, "postgres")
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fault.New(fault.Unavailable, "", "away: "+strings.Join(names, ", ")).
+		WithRemedy("muxpost up starts what does not run, and muxpost doctor finds what is wrong")
 }
 
 func serviceStatus(ctx context.Context, s *services, service layout.Service) serviceReport {
@@ -226,7 +258,8 @@ func (r *report) readLedger(ctx context.Context, s *services) {
 		}
 		for _, e := range rows.GetEntries() {
 			r.Waiting = append(r.Waiting, waitReport{DeliveryID: e.GetDeliveryId(), WorkItem: e.GetWorkItem(),
-				State: view.LedgerState(e.GetState()), Reason: e.GetReason(), Detail: e.GetDetail(), NextLook: timeOf(e.GetNextLook())})
+				State: view.LedgerState(e.GetState()), Reason: e.GetReason(), Detail: e.GetDetail(), NextLook: timeOf(e.GetNextLook()),
+				Behind: view.Behind(e)})
 		}
 	}
 }
@@ -322,9 +355,13 @@ func (r report) printWaiting(p view.Printer) {
 	}
 	p.Line("\n%s", p.Paint(view.Bold, "waiting"))
 	for _, w := range r.Waiting[:min(len(r.Waiting), shownWaits)] {
-		next := ""
-		if w.NextLook != nil && w.NextLook.After(p.Now) {
-			next = ", looked at " + p.Ago(*w.NextLook)
+		var next string
+		if w.Behind != "" {
+			next = ", " + p.Clip(w.Behind, 160)
+		} else if next = p.Due(w.next()); next != "" && next != view.DueNow {
+			next = ", looked at " + next
+		} else if next != "" {
+			next = ", " + next
 		}
 		reason := w.State
 		if w.Reason != "" {
@@ -332,7 +369,7 @@ func (r report) printWaiting(p view.Printer) {
 		}
 		p.Line("  %s  %s  %s%s", w.DeliveryID, view.Clean(w.WorkItem), p.Paint(view.ToneOf(w.State), reason), next)
 		if w.Detail != "" {
-			p.Line("      %s", view.Clip(w.Detail, 160))
+			p.Line("      %s", p.Clip(w.Detail, 160))
 		}
 	}
 	if left := r.waiting() - min(len(r.Waiting), shownWaits); left > 0 {

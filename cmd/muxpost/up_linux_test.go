@@ -160,13 +160,16 @@ func TestUp_CarriesAnEventToAnAgentAndDownLeavesItAlone(t *testing.T) {
 	i.must("live", "sessions")
 	i.must(id, "deliveries", "github:octo/widget#7")
 	i.must("session.spawned", "events", "--delivery", id)
-	i.must("trace", "explain", id)
+	i.must("delivered by start", "explain", id)
+	i.must(id, "explain", "https://github.com/octo/widget/issues/7")
 	attach := i.must("loop-octo-widget-7.sock", "attach", "--print", "github:octo/widget#7")
 	i.must("1 delivered", "status")
 	i.must("0 failed", "doctor")
 
 	i.dispatcherDies()
-	i.must("1 agent lives", "down")
+	if out := i.must("1 agent lives", "down"); !strings.Contains(out, "kill-session -t '=loop-octo-widget-7:'") {
+		t.Errorf("down does not say how to end the agent:\n%s", out)
+	}
 	i.must("nothing runs", "down")
 	i.must("deliver.Deliver", "trace", id)
 	if out, code := i.run("explain", id); code != run.ExitUnavailable {
@@ -192,7 +195,9 @@ func (i *installation) dispatcherDies() {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	i.must("had been started and ended", "status")
+	if out, code := i.run("status"); code != run.ExitUnavailable || !strings.Contains(out, "had been started and ended") {
+		i.t.Errorf("status: %d\n%s", code, out)
+	}
 	if out, code := i.run("doctor"); code != run.ExitFailed || !strings.Contains(out, "dispatcher does not run") {
 		i.t.Errorf("doctor: %d\n%s", code, out)
 	}
@@ -207,7 +212,7 @@ func (i *installation) comesBack() {
 	i.t.Helper()
 	i.must("healthy", "up")
 	i.must("delivered", "send", "--wait", "--timeout", "60s", "github:octo/widget#7", "again")
-	i.must("pasted", "deliveries")
+	i.must("by paste", "deliveries")
 }
 
 func TestUp_StopsWhatItStartedWhenAServiceDoesNotComeUp(t *testing.T) {

@@ -12,6 +12,8 @@ const (
 	CommentCancelled EventType = "poll.comment_cancelled"
 	// Rearmed: events of an item that had given up are pending again. Fields comments, recorded_versions, version.
 	Rearmed EventType = "poll.rearmed"
+	// Retried: an event that had ended is pending again by a person's word. Fields who, why, state, reason: what it had been.
+	Retried EventType = "poll.retried"
 	// SourceFailed: a source could not be read, after it could. Field problem.
 	SourceFailed EventType = "poll.source_failed"
 	// SourceRecovered: a source could be read again.
@@ -28,6 +30,7 @@ func EventTypes() map[EventType]string {
 		CommentFailed:    "an event gave up: its tries are spent",
 		CommentCancelled: "an event was cancelled because it was deleted upstream",
 		Rearmed:          "events of an item that had given up have a new budget",
+		Retried:          "an event that had ended is tried again by a person's word",
 		SourceFailed:     "a source could not be read, after it could",
 		SourceRecovered:  "a source could be read again",
 		NoticePosted:     "something was told on a ticket",

@@ -34,6 +34,11 @@ const (
 	healthTime  = 2 * time.Second
 )
 
+const databaseHelp = `                    Where neither the configuration nor the environment names a
+                    database, it is the one that muxpost up keeps in the data
+                    directory, as long as that runs
+`
+
 func main() {
 	run.Main("muxpost-dispatcher", func(ctx context.Context) error {
 		return start(ctx, os.Args[1:], settings.Here(), os.Stdout, os.Stderr)
@@ -43,7 +48,7 @@ func main() {
 // start answers --help and --version, or serves with the configuration that args and the surroundings name.
 func start(ctx context.Context, args []string, here settings.Where, stdout, stderr io.Writer) error {
 	program := settings.Program{
-		Service: layout.Dispatcher, About: "decides what each delivery needs and has it done on the host of its session.",
+		Service: layout.Dispatcher, About: "decides what each delivery needs and has it done on the host of its session.", FlagsHelp: databaseHelp,
 	}
 	where, text, err := program.Parse(args, here)
 	if err != nil || text != "" {
@@ -54,7 +59,7 @@ func start(ctx context.Context, args []string, here settings.Where, stdout, stde
 	if err != nil {
 		return err
 	}
-	url, err := s.DatabaseURL(layout.Dispatcher)
+	url, err := databaseURL(ctx, s)
 	if err != nil {
 		return err
 	}

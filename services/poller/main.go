@@ -25,6 +25,9 @@ func main() {
 const onceHelp = `  --once            look at every source once, deliver what is due, and exit:
                     0 done, 1 a source could not be read, 2 bad configuration,
                     3 the database or the dispatcher does not answer
+                    Where neither the configuration nor the environment names a
+                    database, it is the one that muxpost up keeps in the data
+                    directory, as long as that runs
 `
 
 // program is main with its surroundings as values.

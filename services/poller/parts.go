@@ -58,6 +58,7 @@ type parts struct {
 	store       *store.Store
 	poller      *poll.Poller
 	forwarder   *forward.Forwarder
+	retrier     *poll.Retrier
 	notifier    *notify.Notifier // nil when no source's tickets may be written to
 	wake        chan struct{}
 }
@@ -75,7 +76,7 @@ func versionOf(build version.Info) ledger.Version {
 // fault.Conflict.
 func assemble(ctx context.Context, s settings.Settings, v ledger.Version, stderr io.Writer) (_ *parts, err error) {
 	p, c := &parts{wake: make(chan struct{}, 1)}, s.Poller
-	url, err := s.DatabaseURL(layout.Poller)
+	url, err := databaseURL(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +129,10 @@ func (p *parts) compose(c settings.Poller, v ledger.Version) error {
 	p.poller = poll.New(poll.Config{
 		Ledger: p.store, Rearmer: rearmer, Sources: watched, Holder: holder, Budget: c.Budget, Logger: log, Tracer: tracer, Now: time.Now,
 	})
+	asked := dispatch.New(p.conn)
+	p.retrier = poll.NewRetrier(p.store, asked, log)
 	p.forwarder = forward.New(forward.Config{
-		Ledger: p.store, Rearmer: rearmer, Deliverer: dispatch.New(p.conn), Workers: c.Workers, Wake: p.wake, Logger: log, Tracer: tracer,
+		Ledger: p.store, Rearmer: rearmer, Deliverer: asked, Workers: c.Workers, Wake: p.wake, Logger: log, Tracer: tracer,
 	})
 	return nil
 }
@@ -185,12 +188,13 @@ func (p *parts) serve(ctx context.Context, c settings.Poller) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	pollerv1connect.RegisterPollerServiceHandler(web.RPC(), server.New(p.poller, p.store))
+	pollerv1connect.RegisterPollerServiceHandler(web.RPC(), server.New(p.poller, p.retrier, p.store))
 	var group run.Group
 	group.Add("server", func(ctx context.Context) error { return web.Serve(ctx, listener) })
 	group.Add("health", func(ctx context.Context) error { return p.watchHealth(ctx, web.Health()) })
 	group.Add("listen", func(ctx context.Context) error { return p.store.Listen(ctx, p.wake, p.telemetry.Logger) })
 	group.Add("forward", p.forwarder.Run)
+	group.Add("sweep", p.retrier.Run)
 	if len(c.Sources) > 0 {
 		group.Add("schedule", func(ctx context.Context) error { return p.schedule(ctx, c) })
 	}

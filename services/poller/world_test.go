@@ -56,6 +56,16 @@ type dispatcher struct {
 	mu     sync.Mutex
 	asked  []*dispatcherv1.DeliverRequest
 	answer func(*dispatcherv1.DeliverRequest) (*dispatcherv1.DeliverResponse, error)
+	// reopened are the deliveries that were to be re-opened, each with who asked for it; refusal is the answer to that.
+	reopened []string
+	refusal  error
+}
+
+func (d *dispatcher) Reopen(_ context.Context, r *dispatcherv1.ReopenRequest) (*dispatcherv1.ReopenResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.reopened = append(d.reopened, r.GetDeliveryId()+" "+r.GetWho())
+	return &dispatcherv1.ReopenResponse{Reopened: true}, d.refusal
 }
 
 func (d *dispatcher) Deliver(_ context.Context, r *dispatcherv1.DeliverRequest) (*dispatcherv1.DeliverResponse, error) {

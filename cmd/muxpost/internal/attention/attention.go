@@ -134,12 +134,15 @@ func (f *finder) ended() {
 			continue
 		case row.GetState() == pollerv1.LedgerState_LEDGER_STATE_DROPPED:
 			e.Kind = Dropped
-			e.Remedy = joined(e.Remedy, "then muxpost retry "+row.GetDeliveryId())
+			e.Remedy = withRetry(e)
 		case row.GetState() == pollerv1.LedgerState_LEDGER_STATE_GAVE_UP:
 			e.Kind = GaveUp
 			e.Why = "its tries are spent; the last answer: " + e.Why
+			e.Remedy = withRetry(e)
 		case row.GetState() == pollerv1.LedgerState_LEDGER_STATE_SETTLED && row.GetReason() == "unconfirmed":
 			e.Kind, e.Look = Unconfirmed, attach(row.GetWorkItem())
+			explained, _ := why.Of(row.GetReason())
+			e.Remedy = strings.ReplaceAll(explained.Remedy, why.DeliveryID, e.DeliveryID)
 		default:
 			continue
 		}
@@ -220,8 +223,16 @@ func (f *finder) event(row *pollerv1.LedgerEntry) Entry {
 		e.Why, e.Remedy = d.GetDetail(), d.GetRemedy()
 	}
 	e.Why = cmp.Or(e.Why, explained.Meaning, "it waits for its turn")
-	e.Remedy = cmp.Or(e.Remedy, explained.Remedy, "see what it says")
+	e.Remedy = strings.ReplaceAll(cmp.Or(e.Remedy, explained.Remedy, "see what it says"), why.DeliveryID, e.DeliveryID)
 	return e
+}
+
+// withRetry ends a remedy with the retry, where it does not name it.
+func withRetry(e Entry) string {
+	if strings.Contains(e.Remedy, "muxpost retry") {
+		return e.Remedy
+	}
+	return joined(e.Remedy, "then muxpost retry "+e.DeliveryID)
 }
 
 func (f *finder) sessions() {

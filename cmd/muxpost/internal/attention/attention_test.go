@@ -152,6 +152,18 @@ func TestFind_TakesTheDispatchersWords(t *testing.T) {
 	}
 }
 
+func TestFind_NamesTheRetryOfWhatEnded(t *testing.T) {
+	for reason, state := range map[string]pollerv1.LedgerState{
+		"session-occupied": dropped, "target_collision": dropped, "harness_exited": pollerv1.LedgerState_LEDGER_STATE_GAVE_UP,
+		"unconfirmed": pollerv1.LedgerState_LEDGER_STATE_SETTLED,
+	} {
+		e := Find(Known{Ended: []*pollerv1.LedgerEntry{row("daaaa1111", "github:o/r#1", state, reason, time.Hour)}}, now)[0]
+		if strings.Count(e.Remedy, "muxpost retry daaaa1111") != 1 || strings.Contains(e.Remedy, "DELIVERY-ID") {
+			t.Errorf("%s: %q", reason, e.Remedy)
+		}
+	}
+}
+
 func TestFind_CountsWhatWaitsBehind(t *testing.T) {
 	k := Known{Waiting: []*pollerv1.LedgerEntry{row("d1", "i", pending, "host_unreachable", 3*time.Hour), row("d2", "i", pending, "", 2*time.Hour),
 		row("d3", "i", pending, "", 2*time.Hour)}}

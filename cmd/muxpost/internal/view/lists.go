@@ -44,17 +44,68 @@ func stateCell(word string) Cell { return Cell{word, ToneOf(word)} }
 func (p Printer) Ledger(entries []*pollerv1.LedgerEntry) {
 	rows := make([][]Cell, 0, len(entries))
 	for _, e := range entries {
-		next := ""
-		if e.GetNextLook() != nil {
-			next = p.Ago(e.GetNextLook().AsTime())
+		next := p.Next(e)
+		tries := fmt.Sprintf("%d/%d", e.GetTries(), e.GetBudget())
+		if e.GetTries() == 0 && !Waits(e.GetState()) {
+			tries = "-"
 		}
 		rows = append(rows, []Cell{
 			Text(e.GetDeliveryId()), Text(e.GetWorkItem()), stateCell(LedgerState(e.GetState())), Text(e.GetKind()), Text(by(e)),
-			Text(fmt.Sprintf("%d/%d", e.GetTries(), e.GetBudget())), Text(next), Text(p.Ago(e.GetCreateTime().AsTime())), Text(e.GetReason()),
+			Text(tries), Text(next), Text(p.Ago(e.GetCreateTime().AsTime())), Text(Why(e)),
 		})
 	}
 	p.Table("no event in the ledger",
 		[]string{"DELIVERY", "ITEM", "STATE", "KIND", "BY", "TRIES", "NEXT LOOK", "CAME IN", "REASON"}, rows)
+}
+
+// Waits reports whether an event is still on its way.
+func Waits(s pollerv1.LedgerState) bool {
+	return s == pollerv1.LedgerState_LEDGER_STATE_PENDING || s == pollerv1.LedgerState_LEDGER_STATE_LEASED ||
+		s == pollerv1.LedgerState_LEDGER_STATE_HELD
+}
+
+// Next writes when an event is looked at next; empty for one that is being delivered or has to wait for another.
+func (p Printer) Next(e *pollerv1.LedgerEntry) string {
+	if e.GetWaitsBehind() != nil || e.GetState() == pollerv1.LedgerState_LEDGER_STATE_LEASED {
+		return ""
+	}
+	return p.Due(e.GetNextLook())
+}
+
+// Behind says what an event waits behind: "waits behind d… (held: the composer holds a draft)"; empty when it is the first of its item.
+func Behind(e *pollerv1.LedgerEntry) string {
+	a := e.GetWaitsBehind()
+	if a == nil {
+		return ""
+	}
+	state := LedgerState(a.GetState())
+	if text := cmp.Or(a.GetDetail(), a.GetReason()); text != "" {
+		state += ": " + Clean(text)
+	}
+	return "waits behind " + Clean(a.GetDeliveryId()) + " (" + state + ")"
+}
+
+// Why is the reason of an event's state, and what it waits behind.
+func Why(e *pollerv1.LedgerEntry) string { return cmp.Or(Behind(e), e.GetReason()) }
+
+// How says by which way an event got into its conversation; empty when it did not.
+func How(h dispatcherv1.How) string {
+	switch h {
+	case dispatcherv1.How_HOW_PASTED:
+		return "by paste"
+	case dispatcherv1.How_HOW_SPAWNED:
+		return "by start"
+	case dispatcherv1.How_HOW_RESUMED:
+		return "by resume"
+	case dispatcherv1.How_HOW_RESPAWNED_FRESH:
+		return "by start, with a new conversation"
+	case dispatcherv1.How_HOW_AVERTED:
+		return "by paste, into an agent that was found living"
+	case dispatcherv1.How_HOW_ALREADY:
+		return "it was there already"
+	case dispatcherv1.How_HOW_UNSPECIFIED:
+	}
+	return ""
 }
 
 // by says who caused an event.
@@ -71,7 +122,7 @@ func (p Printer) Deliveries(deliveries []*dispatcherv1.Delivery) {
 	for _, d := range deliveries {
 		how := d.GetReason()
 		if d.GetHow() != dispatcherv1.How_HOW_UNSPECIFIED {
-			how = "by " + Word(d.GetHow().String(), "HOW_")
+			how = How(d.GetHow())
 		}
 		rows = append(rows, []Cell{
 			Text(d.GetDeliveryId()), Text(d.GetWorkItem()), stateCell(Outcome(d.GetOutcome())), Text(how),

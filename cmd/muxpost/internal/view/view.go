@@ -49,6 +49,8 @@ func Text(s string) Cell { return Cell{Text: s} }
 type Printer struct {
 	Out    io.Writer
 	Colour bool
+	// Whole has Clip cut nothing: whoever reads it is no terminal.
+	Whole bool
 	// Now is what times are told relative to.
 	Now time.Time
 }
@@ -78,7 +80,7 @@ func (p Printer) Table(none string, header []string, rows [][]Cell) {
 	}
 	for _, row := range rows {
 		for i := range row {
-			row[i].Text = Clip(row[i].Text, maxCell)
+			row[i].Text = p.Clip(row[i].Text, maxCell)
 			widths[i] = max(widths[i], len([]rune(row[i].Text)))
 		}
 	}
@@ -165,6 +167,28 @@ func Clip(s string, most int) string {
 		return string(runes[:most-1]) + "…"
 	}
 	return string(runes)
+}
+
+// Clip is the function Clip, except where nothing is to be cut.
+func (p Printer) Clip(s string, most int) string {
+	if p.Whole {
+		return Clean(s)
+	}
+	return Clip(s, most)
+}
+
+// DueNow is what Due writes once the time has come.
+const DueNow = "due now"
+
+// Due writes when something is looked at next: "in 12s", or "due now" once the time has come. An unset time is empty.
+func (p Printer) Due(t *timestamppb.Timestamp) string {
+	switch {
+	case t == nil:
+		return ""
+	case p.Now.Sub(t.AsTime()) > -time.Second:
+		return DueNow
+	}
+	return p.Ago(t.AsTime())
 }
 
 // When writes a time with how long ago it was, or how far it is ahead: "Jan 2 15:04:05 (3m ago)". An unset time is empty.

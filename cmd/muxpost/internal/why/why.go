@@ -8,7 +8,7 @@ package why
 type Explanation struct {
 	// Meaning is a sentence without its full stop.
 	Meaning string
-	// Remedy is what a person can do; empty where nothing is needed.
+	// Remedy is what a person can do; empty where nothing is needed. DeliveryID stands in it for the id of the delivery.
 	Remedy string
 }
 
@@ -22,6 +22,9 @@ func Of(reason string) (Explanation, bool) {
 	}
 	return Explanation{}, false
 }
+
+// DeliveryID stands in remedies for the id of the delivery.
+const DeliveryID = "DELIVERY-ID"
 
 const (
 	byItself = "nothing; it is looked at again by itself"
@@ -102,7 +105,8 @@ func outcomes() map[string]Explanation {
 		"session-occupied": {
 			"the session's name belongs to something that is not muxpost's, or to remains that cannot be cleared; nothing " +
 				"was killed",
-			"free the name on the host if nobody needs what is there; the remedy of the delivery has the command",
+			"free the name on the host if nobody needs what is there; the remedy of the delivery has the command. It is tried again every five " +
+				"minutes by itself, and at once with muxpost retry DELIVERY-ID",
 		},
 		"spawn_forbidden": {
 			"policy allows no first session for this kind of event",
@@ -132,7 +136,7 @@ func settled() map[string]Explanation {
 		"unconfirmed": {
 			"the text was typed, and within ten minutes nothing showed whether the agent took it; it is not typed again by " +
 				"itself",
-			look + " to see whether it is there; if not, send it again with muxpost send",
+			look + " to see whether it is there; if it is not, muxpost retry DELIVERY-ID",
 		},
 		"baselined": {"it was there before the work item was first seen, so it went along as context and is no event", ""},
 		"unauthorised": {

@@ -1,4 +1,4 @@
-// Package dispatch asks the dispatcher over gRPC to have an event delivered, and puts its answer into the ledger's words.
+// Package dispatch asks the dispatcher over gRPC to have an event delivered, or decided again, and puts its answer into the ledger's words.
 //
 // It knows nothing of what an answer does to an event, and never logs.
 package dispatch
@@ -21,7 +21,10 @@ type Client struct {
 	api dispatcherv1.DispatcherServiceClient
 }
 
-var _ forward.Deliverer = (*Client)(nil)
+var (
+	_ forward.Deliverer = (*Client)(nil)
+	_ poll.Reopener     = (*Client)(nil)
+)
 
 // New returns a client on a connection whose errors are faults, as rpc.Dial makes them.
 func New(conn grpc.ClientConnInterface) *Client {
@@ -48,6 +51,13 @@ func (c *Client) Deliver(ctx context.Context, claim forward.Claim) (forward.Outc
 		detail = strings.TrimSpace(detail + " (" + remedy + ")")
 	}
 	return forward.Outcome{Answer: answer, Reason: d.GetReason(), Detail: detail, After: max(0, response.GetLookAgain().AsDuration())}, nil
+}
+
+// Reopen takes back that a delivery was dropped. One that is in its conversation is fault.Conflict, and one that the dispatcher was
+// never asked about fault.NotFound; one that has not ended is left as it is.
+func (c *Client) Reopen(ctx context.Context, id, who string) error {
+	_, err := c.api.Reopen(ctx, &dispatcherv1.ReopenRequest{DeliveryId: id, Who: who})
+	return err
 }
 
 func kindOf(kind string) dispatcherv1.EventKind {

@@ -20,10 +20,11 @@ func said(p Post) (what, remedy string) {
 	switch p.What {
 	case ledger.NoticeGaveUp:
 		return fmt.Sprintf("**muxpost** could not deliver this to the agent and gave up after %d tries.", p.Tries),
-			explain + "; once that is put right, write it again as a new comment"
+			explain + fmt.Sprintf("; once that is put right, `muxpost retry %s` tries it again, or write it again as a new comment", p.DeliveryID)
 	case ledger.NoticeUnconfirmed:
 		return "**muxpost** typed this to the agent once, and nothing shows whether it arrived. It is not typed again by itself.",
-			fmt.Sprintf("look with `muxpost attach %s` whether the agent has it; if not, write it again as a new comment", p.WorkItem)
+			fmt.Sprintf("look with `muxpost attach %s` whether the agent has it; if not, `muxpost retry %s` tries it again, or write it again "+
+				"as a new comment", p.WorkItem, p.DeliveryID)
 	case ledger.NoticeHeld:
 		return fmt.Sprintf("**muxpost** has held this back for more than %d minutes; it goes to the agent as soon as what is in the way "+
 			"has passed.", int(ledger.HeldLong.Minutes())), explain + fmt.Sprintf(", and `muxpost attach %s` shows the agent's terminal", p.WorkItem)

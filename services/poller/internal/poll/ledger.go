@@ -189,6 +189,16 @@ type Entry struct {
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
 	TraceID    string
+	// WaitsBehind is the event of the same item that has to end first; nil when there is none.
+	WaitsBehind *Ahead
+}
+
+// Ahead is an event that holds another of its item back.
+type Ahead struct {
+	DeliveryID string
+	State      ledger.State
+	Reason     string
+	Detail     string
 }
 
 // Filter chooses rows of the ledger. The zero value chooses all.

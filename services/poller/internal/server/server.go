@@ -31,6 +31,12 @@ type Poller interface {
 	Submit(ctx context.Context, m poll.Message) (row poll.Entry, existed bool, err error)
 }
 
+// Retrier has an event that ended asked about again.
+type Retrier interface {
+	// Retry returns the row, and whether it was put on its way again: one that waits is only due at once.
+	Retry(ctx context.Context, again poll.Again) (row poll.Entry, retried bool, err error)
+}
+
 // Ledger is read.
 type Ledger interface {
 	// List returns rows, newest first.
@@ -45,14 +51,17 @@ type Ledger interface {
 
 // Server implements muxpost.poller.v1.PollerService.
 type Server struct {
-	poller Poller
-	ledger Ledger
+	poller  Poller
+	retrier Retrier
+	ledger  Ledger
 }
 
 var _ pollerv1connect.PollerServiceHandler = (*Server)(nil)
 
 // New returns a server.
-func New(poller Poller, ledger Ledger) *Server { return &Server{poller: poller, ledger: ledger} }
+func New(poller Poller, retrier Retrier, ledger Ledger) *Server {
+	return &Server{poller: poller, retrier: retrier, ledger: ledger}
+}
 
 // PollNow looks at one source, or at all of them at once.
 func (s *Server) PollNow(ctx context.Context, r *pollerv1.PollNowRequest) (*pollerv1.PollNowResponse, error) {
@@ -93,6 +102,15 @@ func (s *Server) Submit(ctx context.Context, r *pollerv1.SubmitRequest) (*poller
 		return nil, err
 	}
 	return &pollerv1.SubmitResponse{Entry: entry(row), Existed: existed}, nil
+}
+
+// Retry has an event that ended asked about again.
+func (s *Server) Retry(ctx context.Context, r *pollerv1.RetryRequest) (*pollerv1.RetryResponse, error) {
+	row, retried, err := s.retrier.Retry(ctx, poll.Again{DeliveryID: r.GetDeliveryId(), Who: r.GetWho(), Reason: r.GetReason()})
+	if err != nil {
+		return nil, err
+	}
+	return &pollerv1.RetryResponse{Entry: entry(row), Retried: retried}, nil
 }
 
 // ListLedger returns one page of rows.
@@ -176,8 +194,15 @@ func entry(e poll.Entry) *pollerv1.LedgerEntry {
 		State: stateOf(e.State), Reason: e.Reason, Detail: e.Detail, Tries: int32(e.Tries), Budget: int32(e.Budget), TraceId: e.TraceID,
 		NextLook: timestamp(e.NextLook), UpstreamTime: timestamp(e.UpstreamAt), CreateTime: timestamp(e.CreatedAt),
 		UpdateTime: timestamp(e.UpdatedAt), HeldSince: timestamp(e.HeldSince), GaveUpVersions: e.GaveUpVersions,
-		DeleteTime: timestamp(e.DeletedAt),
+		DeleteTime: timestamp(e.DeletedAt), WaitsBehind: ahead(e.WaitsBehind),
 	}
+}
+
+func ahead(a *poll.Ahead) *pollerv1.Ahead {
+	if a == nil {
+		return nil
+	}
+	return &pollerv1.Ahead{DeliveryId: a.DeliveryID, State: stateOf(a.State), Reason: a.Reason, Detail: a.Detail}
 }
 
 func timestamp(t time.Time) *timestamppb.Timestamp {

@@ -16,7 +16,18 @@ import (
 )
 
 const entryColumns = `id, delivery_id, work_item, source, kind, author, url, title, state, reason, detail, tries, budget, next_look,
-  held_since, gave_up_versions, deleted_at, upstream_at, created_at, updated_at, trace_id`
+  held_since, gave_up_versions, deleted_at, upstream_at, created_at, updated_at, trace_id,
+  ahead_id, ahead_state, ahead_reason, ahead_detail`
+
+// entryTables are where they come from: an event that waits has the one beside it that its item waits for, in the order of a claim.
+const entryTables = ` from poller.events e
+left join lateral (
+  select w.id as ahead, w.delivery_id as ahead_id, w.state as ahead_state, w.reason as ahead_reason, w.detail as ahead_detail
+  from poller.events w
+  where w.work_item = e.work_item and w.state in ('pending', 'leased', 'held')
+  order by (w.state = 'leased') desc, w.upstream_at, w.upstream_order, w.id
+  limit 1
+) h on e.state in ('pending', 'leased', 'held') and h.ahead <> e.id`
 
 // errDryRun takes back what a dry run wrote.
 var errDryRun = errors.New("dry run")
@@ -46,7 +57,7 @@ func (s *Store) Submit(ctx context.Context, e poll.Event, dryRun bool) (row poll
 		if err := tx.QueryRow(ctx, `select text, harness from poller.events where natural_key = @key`, args).Scan(&text, &harness); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, `select `+entryColumns+` from poller.events where natural_key = @key`, args)
+		rows, err := tx.Query(ctx, `select `+entryColumns+entryTables+` where natural_key = @key`, args)
 		if err != nil {
 			return err
 		}
@@ -111,7 +122,7 @@ func (s *Store) List(ctx context.Context, f poll.Filter) ([]poll.Entry, error) {
 	if f.Before > 0 {
 		add("id < @before", "before", f.Before)
 	}
-	statement := `select ` + entryColumns + ` from poller.events`
+	statement := `select ` + entryColumns + entryTables
 	if len(where) > 0 {
 		statement += ` where ` + strings.Join(where, " and ")
 	}
@@ -152,13 +163,21 @@ func scanEntry(row pgx.CollectableRow) (poll.Entry, error) {
 	var e poll.Entry
 	var state string
 	var next, held, deleted *time.Time
+	var aheadID, aheadState, aheadReason, aheadDetail *string
 	err := row.Scan(&e.ID, &e.DeliveryID, &e.WorkItem, &e.Source, &e.Kind, &e.Author, &e.URL, &e.Title, &state, &e.Reason, &e.Detail,
-		&e.Tries, &e.Budget, &next, &held, &e.GaveUpVersions, &deleted, &e.UpstreamAt, &e.CreatedAt, &e.UpdatedAt, &e.TraceID)
+		&e.Tries, &e.Budget, &next, &held, &e.GaveUpVersions, &deleted, &e.UpstreamAt, &e.CreatedAt, &e.UpdatedAt, &e.TraceID,
+		&aheadID, &aheadState, &aheadReason, &aheadDetail)
 	if err != nil {
 		return e, err
 	}
 	if e.State, err = parseState(state); err != nil {
 		return e, err
+	}
+	if aheadID != nil {
+		e.WaitsBehind = &poll.Ahead{DeliveryID: *aheadID, Reason: *aheadReason, Detail: *aheadDetail}
+		if e.WaitsBehind.State, err = parseState(*aheadState); err != nil {
+			return e, err
+		}
 	}
 	e.HeldSince, e.DeletedAt = deref(held), deref(deleted)
 	if e.State.Waits() {

@@ -29,6 +29,7 @@ type Store struct {
 
 var (
 	_ poll.Ledger    = (*Store)(nil)
+	_ poll.Ended     = (*Store)(nil)
 	_ forward.Ledger = (*Store)(nil)
 	_ rearm.Ledger   = (*Store)(nil)
 	_ notify.Outbox  = (*Store)(nil)

@@ -422,6 +422,125 @@ func (x *SubmitResponse) GetExisted() bool {
 	return false
 }
 
+// RetryRequest names an event that was dropped, gave up, or was settled as unconfirmed.
+type RetryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The delivery's id. Required.
+	DeliveryId string `protobuf:"bytes,1,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	// Who asks for it, for people, at most 100 bytes of UTF-8. Optional.
+	Who string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	// Why, for people, at most 300 bytes of UTF-8. Optional.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryRequest) Reset() {
+	*x = RetryRequest{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryRequest) ProtoMessage() {}
+
+func (x *RetryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryRequest.ProtoReflect.Descriptor instead.
+func (*RetryRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RetryRequest) GetDeliveryId() string {
+	if x != nil {
+		return x.DeliveryId
+	}
+	return ""
+}
+
+func (x *RetryRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *RetryRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// RetryResponse holds the row.
+type RetryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The row as it stands.
+	Entry *LedgerEntry `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
+	// True when this call put it on its way again; false when it was on its way and is only due at once.
+	Retried       bool `protobuf:"varint,2,opt,name=retried,proto3" json:"retried,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryResponse) Reset() {
+	*x = RetryResponse{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryResponse) ProtoMessage() {}
+
+func (x *RetryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryResponse.ProtoReflect.Descriptor instead.
+func (*RetryResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RetryResponse) GetEntry() *LedgerEntry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+func (x *RetryResponse) GetRetried() bool {
+	if x != nil {
+		return x.Retried
+	}
+	return false
+}
+
 // LedgerEntry is one event in the ledger.
 type LedgerEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -464,14 +583,16 @@ type LedgerEntry struct {
 	// The versions under which its tries were spent, or that gave it new ones; empty for one that never gave up.
 	GaveUpVersions []string `protobuf:"bytes,19,rep,name=gave_up_versions,json=gaveUpVersions,proto3" json:"gave_up_versions,omitempty"`
 	// When it was seen to be deleted upstream; unset when it was not.
-	DeleteTime    *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
+	DeleteTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
+	// The event of the same item that has to end before this one gets its turn; unset when there is none.
+	WaitsBehind   *Ahead `protobuf:"bytes,21,opt,name=waits_behind,json=waitsBehind,proto3" json:"waits_behind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[5]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -483,7 +604,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[5]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -496,7 +617,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{5}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LedgerEntry) GetDeliveryId() string {
@@ -639,6 +760,86 @@ func (x *LedgerEntry) GetDeleteTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *LedgerEntry) GetWaitsBehind() *Ahead {
+	if x != nil {
+		return x.WaitsBehind
+	}
+	return nil
+}
+
+// Ahead is the event that holds another of its item back.
+type Ahead struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its delivery id.
+	DeliveryId string `protobuf:"bytes,1,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	// Its state.
+	State LedgerState `protobuf:"varint,2,opt,name=state,proto3,enum=muxpost.poller.v1.LedgerState" json:"state,omitempty"`
+	// Stable reason of the state; empty when there is none.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// One line for a person.
+	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ahead) Reset() {
+	*x = Ahead{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ahead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ahead) ProtoMessage() {}
+
+func (x *Ahead) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ahead.ProtoReflect.Descriptor instead.
+func (*Ahead) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Ahead) GetDeliveryId() string {
+	if x != nil {
+		return x.DeliveryId
+	}
+	return ""
+}
+
+func (x *Ahead) GetState() LedgerState {
+	if x != nil {
+		return x.State
+	}
+	return LedgerState_LEDGER_STATE_UNSPECIFIED
+}
+
+func (x *Ahead) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Ahead) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // ListLedgerRequest chooses rows.
 type ListLedgerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -658,7 +859,7 @@ type ListLedgerRequest struct {
 
 func (x *ListLedgerRequest) Reset() {
 	*x = ListLedgerRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[6]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +871,7 @@ func (x *ListLedgerRequest) String() string {
 func (*ListLedgerRequest) ProtoMessage() {}
 
 func (x *ListLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[6]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +884,7 @@ func (x *ListLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ListLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{6}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListLedgerRequest) GetWorkItem() string {
@@ -734,7 +935,7 @@ type ListLedgerResponse struct {
 
 func (x *ListLedgerResponse) Reset() {
 	*x = ListLedgerResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[7]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -746,7 +947,7 @@ func (x *ListLedgerResponse) String() string {
 func (*ListLedgerResponse) ProtoMessage() {}
 
 func (x *ListLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[7]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -759,7 +960,7 @@ func (x *ListLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ListLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{7}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListLedgerResponse) GetEntries() []*LedgerEntry {
@@ -785,7 +986,7 @@ type CountLedgerRequest struct {
 
 func (x *CountLedgerRequest) Reset() {
 	*x = CountLedgerRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[8]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -797,7 +998,7 @@ func (x *CountLedgerRequest) String() string {
 func (*CountLedgerRequest) ProtoMessage() {}
 
 func (x *CountLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[8]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -810,7 +1011,7 @@ func (x *CountLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountLedgerRequest.ProtoReflect.Descriptor instead.
 func (*CountLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{8}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{11}
 }
 
 // CountLedgerResponse holds the counts.
@@ -824,7 +1025,7 @@ type CountLedgerResponse struct {
 
 func (x *CountLedgerResponse) Reset() {
 	*x = CountLedgerResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[9]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -836,7 +1037,7 @@ func (x *CountLedgerResponse) String() string {
 func (*CountLedgerResponse) ProtoMessage() {}
 
 func (x *CountLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[9]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -849,7 +1050,7 @@ func (x *CountLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountLedgerResponse.ProtoReflect.Descriptor instead.
 func (*CountLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{9}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CountLedgerResponse) GetCounts() []*StateCount {
@@ -872,7 +1073,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[10]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +1085,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[10]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +1098,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{10}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StateCount) GetState() LedgerState {
@@ -923,7 +1124,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[11]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +1136,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[11]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1149,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{11}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{14}
 }
 
 // ListSourcesResponse holds the sources.
@@ -962,7 +1163,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[12]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +1175,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[12]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +1188,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{12}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -1032,7 +1233,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[13]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +1245,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[13]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1057,7 +1258,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{13}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Source) GetName() string {
@@ -1176,7 +1377,7 @@ type PollEvent struct {
 
 func (x *PollEvent) Reset() {
 	*x = PollEvent{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1389,7 @@ func (x *PollEvent) String() string {
 func (*PollEvent) ProtoMessage() {}
 
 func (x *PollEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1402,7 @@ func (x *PollEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollEvent.ProtoReflect.Descriptor instead.
 func (*PollEvent) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{14}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PollEvent) GetSequence() int64 {
@@ -1281,7 +1482,7 @@ type ListPollEventsRequest struct {
 
 func (x *ListPollEventsRequest) Reset() {
 	*x = ListPollEventsRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1494,7 @@ func (x *ListPollEventsRequest) String() string {
 func (*ListPollEventsRequest) ProtoMessage() {}
 
 func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1507,7 @@ func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPollEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListPollEventsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{15}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListPollEventsRequest) GetAfterSequence() int64 {
@@ -1363,7 +1564,7 @@ type ListPollEventsResponse struct {
 
 func (x *ListPollEventsResponse) Reset() {
 	*x = ListPollEventsResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1576,7 @@ func (x *ListPollEventsResponse) String() string {
 func (*ListPollEventsResponse) ProtoMessage() {}
 
 func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1589,7 @@ func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPollEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListPollEventsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{16}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListPollEventsResponse) GetEvents() []*PollEvent {
@@ -1424,7 +1625,15 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\aharness\x18\x05 \x01(\tR\aharness\"`\n" +
 	"\x0eSubmitResponse\x124\n" +
 	"\x05entry\x18\x01 \x01(\v2\x1e.muxpost.poller.v1.LedgerEntryR\x05entry\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\"\xfc\x05\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"Y\n" +
+	"\fRetryRequest\x12\x1f\n" +
+	"\vdelivery_id\x18\x01 \x01(\tR\n" +
+	"deliveryId\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"_\n" +
+	"\rRetryResponse\x124\n" +
+	"\x05entry\x18\x01 \x01(\v2\x1e.muxpost.poller.v1.LedgerEntryR\x05entry\x12\x18\n" +
+	"\aretried\x18\x02 \x01(\bR\aretried\"\xb9\x06\n" +
 	"\vLedgerEntry\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\x12\x1b\n" +
@@ -1451,7 +1660,14 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"held_since\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\theldSince\x12(\n" +
 	"\x10gave_up_versions\x18\x13 \x03(\tR\x0egaveUpVersions\x12;\n" +
 	"\vdelete_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"deleteTime\"\xc3\x01\n" +
+	"deleteTime\x12;\n" +
+	"\fwaits_behind\x18\x15 \x01(\v2\x18.muxpost.poller.v1.AheadR\vwaitsBehind\"\x8e\x01\n" +
+	"\x05Ahead\x12\x1f\n" +
+	"\vdelivery_id\x18\x01 \x01(\tR\n" +
+	"deliveryId\x124\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x1e.muxpost.poller.v1.LedgerStateR\x05state\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"\xc3\x01\n" +
 	"\x11ListLedgerRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x124\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1e.muxpost.poller.v1.LedgerStateR\x05state\x12\x1b\n" +
@@ -1523,10 +1739,11 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\x14LEDGER_STATE_SETTLED\x10\x05\x12\x18\n" +
 	"\x14LEDGER_STATE_DROPPED\x10\x06\x12\x18\n" +
 	"\x14LEDGER_STATE_GAVE_UP\x10\a\x12\x1a\n" +
-	"\x16LEDGER_STATE_CANCELLED\x10\b2\xc2\x04\n" +
+	"\x16LEDGER_STATE_CANCELLED\x10\b2\x8e\x05\n" +
 	"\rPollerService\x12P\n" +
 	"\aPollNow\x12!.muxpost.poller.v1.PollNowRequest\x1a\".muxpost.poller.v1.PollNowResponse\x12M\n" +
-	"\x06Submit\x12 .muxpost.poller.v1.SubmitRequest\x1a!.muxpost.poller.v1.SubmitResponse\x12^\n" +
+	"\x06Submit\x12 .muxpost.poller.v1.SubmitRequest\x1a!.muxpost.poller.v1.SubmitResponse\x12J\n" +
+	"\x05Retry\x12\x1f.muxpost.poller.v1.RetryRequest\x1a .muxpost.poller.v1.RetryResponse\x12^\n" +
 	"\n" +
 	"ListLedger\x12$.muxpost.poller.v1.ListLedgerRequest\x1a%.muxpost.poller.v1.ListLedgerResponse\"\x03\x90\x02\x01\x12a\n" +
 	"\vCountLedger\x12%.muxpost.poller.v1.CountLedgerRequest\x1a&.muxpost.poller.v1.CountLedgerResponse\"\x03\x90\x02\x01\x12a\n" +
@@ -1546,7 +1763,7 @@ func file_muxpost_poller_v1_poller_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_poller_v1_poller_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_muxpost_poller_v1_poller_proto_goTypes = []any{
 	(LedgerState)(0),               // 0: muxpost.poller.v1.LedgerState
 	(*PollNowRequest)(nil),         // 1: muxpost.poller.v1.PollNowRequest
@@ -1554,64 +1771,72 @@ var file_muxpost_poller_v1_poller_proto_goTypes = []any{
 	(*SourcePoll)(nil),             // 3: muxpost.poller.v1.SourcePoll
 	(*SubmitRequest)(nil),          // 4: muxpost.poller.v1.SubmitRequest
 	(*SubmitResponse)(nil),         // 5: muxpost.poller.v1.SubmitResponse
-	(*LedgerEntry)(nil),            // 6: muxpost.poller.v1.LedgerEntry
-	(*ListLedgerRequest)(nil),      // 7: muxpost.poller.v1.ListLedgerRequest
-	(*ListLedgerResponse)(nil),     // 8: muxpost.poller.v1.ListLedgerResponse
-	(*CountLedgerRequest)(nil),     // 9: muxpost.poller.v1.CountLedgerRequest
-	(*CountLedgerResponse)(nil),    // 10: muxpost.poller.v1.CountLedgerResponse
-	(*StateCount)(nil),             // 11: muxpost.poller.v1.StateCount
-	(*ListSourcesRequest)(nil),     // 12: muxpost.poller.v1.ListSourcesRequest
-	(*ListSourcesResponse)(nil),    // 13: muxpost.poller.v1.ListSourcesResponse
-	(*Source)(nil),                 // 14: muxpost.poller.v1.Source
-	(*PollEvent)(nil),              // 15: muxpost.poller.v1.PollEvent
-	(*ListPollEventsRequest)(nil),  // 16: muxpost.poller.v1.ListPollEventsRequest
-	(*ListPollEventsResponse)(nil), // 17: muxpost.poller.v1.ListPollEventsResponse
-	nil,                            // 18: muxpost.poller.v1.PollEvent.FieldsEntry
-	(*durationpb.Duration)(nil),    // 19: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 20: google.protobuf.Timestamp
+	(*RetryRequest)(nil),           // 6: muxpost.poller.v1.RetryRequest
+	(*RetryResponse)(nil),          // 7: muxpost.poller.v1.RetryResponse
+	(*LedgerEntry)(nil),            // 8: muxpost.poller.v1.LedgerEntry
+	(*Ahead)(nil),                  // 9: muxpost.poller.v1.Ahead
+	(*ListLedgerRequest)(nil),      // 10: muxpost.poller.v1.ListLedgerRequest
+	(*ListLedgerResponse)(nil),     // 11: muxpost.poller.v1.ListLedgerResponse
+	(*CountLedgerRequest)(nil),     // 12: muxpost.poller.v1.CountLedgerRequest
+	(*CountLedgerResponse)(nil),    // 13: muxpost.poller.v1.CountLedgerResponse
+	(*StateCount)(nil),             // 14: muxpost.poller.v1.StateCount
+	(*ListSourcesRequest)(nil),     // 15: muxpost.poller.v1.ListSourcesRequest
+	(*ListSourcesResponse)(nil),    // 16: muxpost.poller.v1.ListSourcesResponse
+	(*Source)(nil),                 // 17: muxpost.poller.v1.Source
+	(*PollEvent)(nil),              // 18: muxpost.poller.v1.PollEvent
+	(*ListPollEventsRequest)(nil),  // 19: muxpost.poller.v1.ListPollEventsRequest
+	(*ListPollEventsResponse)(nil), // 20: muxpost.poller.v1.ListPollEventsResponse
+	nil,                            // 21: muxpost.poller.v1.PollEvent.FieldsEntry
+	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
 }
 var file_muxpost_poller_v1_poller_proto_depIdxs = []int32{
 	3,  // 0: muxpost.poller.v1.PollNowResponse.sources:type_name -> muxpost.poller.v1.SourcePoll
-	19, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
-	6,  // 2: muxpost.poller.v1.SubmitResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
-	0,  // 3: muxpost.poller.v1.LedgerEntry.state:type_name -> muxpost.poller.v1.LedgerState
-	20, // 4: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
-	20, // 5: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
-	20, // 6: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
-	20, // 7: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
-	20, // 8: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
-	20, // 9: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
-	0,  // 10: muxpost.poller.v1.ListLedgerRequest.state:type_name -> muxpost.poller.v1.LedgerState
-	6,  // 11: muxpost.poller.v1.ListLedgerResponse.entries:type_name -> muxpost.poller.v1.LedgerEntry
-	11, // 12: muxpost.poller.v1.CountLedgerResponse.counts:type_name -> muxpost.poller.v1.StateCount
-	0,  // 13: muxpost.poller.v1.StateCount.state:type_name -> muxpost.poller.v1.LedgerState
-	14, // 14: muxpost.poller.v1.ListSourcesResponse.sources:type_name -> muxpost.poller.v1.Source
-	19, // 15: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
-	20, // 16: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
-	20, // 17: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
-	20, // 18: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
-	20, // 19: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
-	20, // 20: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
-	20, // 21: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
-	18, // 22: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
-	15, // 23: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
-	1,  // 24: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
-	4,  // 25: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
-	7,  // 26: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
-	9,  // 27: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
-	12, // 28: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
-	16, // 29: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
-	2,  // 30: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
-	5,  // 31: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
-	8,  // 32: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
-	10, // 33: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
-	13, // 34: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
-	17, // 35: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
-	30, // [30:36] is the sub-list for method output_type
-	24, // [24:30] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	22, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
+	8,  // 2: muxpost.poller.v1.SubmitResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
+	8,  // 3: muxpost.poller.v1.RetryResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
+	0,  // 4: muxpost.poller.v1.LedgerEntry.state:type_name -> muxpost.poller.v1.LedgerState
+	23, // 5: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
+	23, // 6: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
+	23, // 7: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
+	23, // 8: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
+	23, // 9: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
+	23, // 10: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
+	9,  // 11: muxpost.poller.v1.LedgerEntry.waits_behind:type_name -> muxpost.poller.v1.Ahead
+	0,  // 12: muxpost.poller.v1.Ahead.state:type_name -> muxpost.poller.v1.LedgerState
+	0,  // 13: muxpost.poller.v1.ListLedgerRequest.state:type_name -> muxpost.poller.v1.LedgerState
+	8,  // 14: muxpost.poller.v1.ListLedgerResponse.entries:type_name -> muxpost.poller.v1.LedgerEntry
+	14, // 15: muxpost.poller.v1.CountLedgerResponse.counts:type_name -> muxpost.poller.v1.StateCount
+	0,  // 16: muxpost.poller.v1.StateCount.state:type_name -> muxpost.poller.v1.LedgerState
+	17, // 17: muxpost.poller.v1.ListSourcesResponse.sources:type_name -> muxpost.poller.v1.Source
+	22, // 18: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
+	23, // 19: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
+	23, // 20: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
+	23, // 21: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
+	23, // 22: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
+	23, // 23: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
+	23, // 24: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
+	21, // 25: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
+	18, // 26: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
+	1,  // 27: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
+	4,  // 28: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
+	6,  // 29: muxpost.poller.v1.PollerService.Retry:input_type -> muxpost.poller.v1.RetryRequest
+	10, // 30: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
+	12, // 31: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
+	15, // 32: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
+	19, // 33: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
+	2,  // 34: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
+	5,  // 35: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
+	7,  // 36: muxpost.poller.v1.PollerService.Retry:output_type -> muxpost.poller.v1.RetryResponse
+	11, // 37: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
+	13, // 38: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
+	16, // 39: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
+	20, // 40: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
+	34, // [34:41] is the sub-list for method output_type
+	27, // [27:34] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_poller_v1_poller_proto_init() }
@@ -1625,7 +1850,7 @@ func file_muxpost_poller_v1_poller_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_poller_v1_poller_proto_rawDesc), len(file_muxpost_poller_v1_poller_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

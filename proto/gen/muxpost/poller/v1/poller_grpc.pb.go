@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	PollerService_PollNow_FullMethodName        = "/muxpost.poller.v1.PollerService/PollNow"
 	PollerService_Submit_FullMethodName         = "/muxpost.poller.v1.PollerService/Submit"
+	PollerService_Retry_FullMethodName          = "/muxpost.poller.v1.PollerService/Retry"
 	PollerService_ListLedger_FullMethodName     = "/muxpost.poller.v1.PollerService/ListLedger"
 	PollerService_CountLedger_FullMethodName    = "/muxpost.poller.v1.PollerService/CountLedger"
 	PollerService_ListSources_FullMethodName    = "/muxpost.poller.v1.PollerService/ListSources"
@@ -39,6 +40,9 @@ type PollerServiceClient interface {
 	PollNow(ctx context.Context, in *PollNowRequest, opts ...grpc.CallOption) (*PollNowResponse, error)
 	// Submit puts an event into the ledger by hand, beside the ones that sources bring.
 	Submit(ctx context.Context, in *SubmitRequest, opts ...grpc.CallOption) (*SubmitResponse, error)
+	// Retry has an event that ended without being delivered or proven asked about again, under the same id and with a new budget.
+	// An event that waits is only made due at once. What policy ended, and what is in its conversation, is refused.
+	Retry(ctx context.Context, in *RetryRequest, opts ...grpc.CallOption) (*RetryResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(ctx context.Context, in *ListLedgerRequest, opts ...grpc.CallOption) (*ListLedgerResponse, error)
 	// CountLedger returns how many events are in each state.
@@ -71,6 +75,16 @@ func (c *pollerServiceClient) Submit(ctx context.Context, in *SubmitRequest, opt
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SubmitResponse)
 	err := c.cc.Invoke(ctx, PollerService_Submit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *pollerServiceClient) Retry(ctx context.Context, in *RetryRequest, opts ...grpc.CallOption) (*RetryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RetryResponse)
+	err := c.cc.Invoke(ctx, PollerService_Retry_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -127,6 +141,9 @@ type PollerServiceServer interface {
 	PollNow(context.Context, *PollNowRequest) (*PollNowResponse, error)
 	// Submit puts an event into the ledger by hand, beside the ones that sources bring.
 	Submit(context.Context, *SubmitRequest) (*SubmitResponse, error)
+	// Retry has an event that ended without being delivered or proven asked about again, under the same id and with a new budget.
+	// An event that waits is only made due at once. What policy ended, and what is in its conversation, is refused.
+	Retry(context.Context, *RetryRequest) (*RetryResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(context.Context, *ListLedgerRequest) (*ListLedgerResponse, error)
 	// CountLedger returns how many events are in each state.
@@ -150,6 +167,9 @@ func (UnimplementedPollerServiceServer) PollNow(context.Context, *PollNowRequest
 }
 func (UnimplementedPollerServiceServer) Submit(context.Context, *SubmitRequest) (*SubmitResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Submit not implemented")
+}
+func (UnimplementedPollerServiceServer) Retry(context.Context, *RetryRequest) (*RetryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Retry not implemented")
 }
 func (UnimplementedPollerServiceServer) ListLedger(context.Context, *ListLedgerRequest) (*ListLedgerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListLedger not implemented")
@@ -216,6 +236,24 @@ func _PollerService_Submit_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(PollerServiceServer).Submit(ctx, req.(*SubmitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PollerService_Retry_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RetryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PollerServiceServer).Retry(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PollerService_Retry_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PollerServiceServer).Retry(ctx, req.(*RetryRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -306,6 +344,10 @@ var PollerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Submit",
 			Handler:    _PollerService_Submit_Handler,
+		},
+		{
+			MethodName: "Retry",
+			Handler:    _PollerService_Retry_Handler,
 		},
 		{
 			MethodName: "ListLedger",

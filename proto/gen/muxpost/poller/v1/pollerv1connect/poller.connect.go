@@ -29,6 +29,8 @@ const (
 	PollerServicePollNowProcedure = "/muxpost.poller.v1.PollerService/PollNow"
 	// PollerServiceSubmitProcedure is the procedure name of the PollerService's Submit RPC.
 	PollerServiceSubmitProcedure = "/muxpost.poller.v1.PollerService/Submit"
+	// PollerServiceRetryProcedure is the procedure name of the PollerService's Retry RPC.
+	PollerServiceRetryProcedure = "/muxpost.poller.v1.PollerService/Retry"
 	// PollerServiceListLedgerProcedure is the procedure name of the PollerService's ListLedger RPC.
 	PollerServiceListLedgerProcedure = "/muxpost.poller.v1.PollerService/ListLedger"
 	// PollerServiceCountLedgerProcedure is the procedure name of the PollerService's CountLedger RPC.
@@ -53,6 +55,13 @@ var (
 			StreamType: connect.StreamTypeUnary,
 			Schema:     v1.File_muxpost_poller_v1_poller_proto.Services().ByName("PollerService").Methods().ByName("Submit"),
 			Procedure:  PollerServiceSubmitProcedure,
+		}
+	})
+	pollerServiceRetrySpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_poller_v1_poller_proto.Services().ByName("PollerService").Methods().ByName("Retry"),
+			Procedure:  PollerServiceRetryProcedure,
 		}
 	})
 	pollerServiceListLedgerSpec = sync.OnceValue(func() connect.Spec {
@@ -95,6 +104,9 @@ type PollerServiceClient interface {
 	PollNow(context.Context, *v1.PollNowRequest) (*v1.PollNowResponse, error)
 	// Submit puts an event into the ledger by hand, beside the ones that sources bring.
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
+	// Retry has an event that ended without being delivered or proven asked about again, under the same id and with a new budget.
+	// An event that waits is only made due at once. What policy ended, and what is in its conversation, is refused.
+	Retry(context.Context, *v1.RetryRequest) (*v1.RetryResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(context.Context, *v1.ListLedgerRequest) (*v1.ListLedgerResponse, error)
 	// CountLedger returns how many events are in each state.
@@ -117,6 +129,9 @@ type PollerServiceHandler interface {
 	PollNow(context.Context, *v1.PollNowRequest) (*v1.PollNowResponse, error)
 	// Submit puts an event into the ledger by hand, beside the ones that sources bring.
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
+	// Retry has an event that ended without being delivered or proven asked about again, under the same id and with a new budget.
+	// An event that waits is only made due at once. What policy ended, and what is in its conversation, is refused.
+	Retry(context.Context, *v1.RetryRequest) (*v1.RetryResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(context.Context, *v1.ListLedgerRequest) (*v1.ListLedgerResponse, error)
 	// CountLedger returns how many events are in each state.
@@ -134,6 +149,7 @@ func RegisterPollerServiceHandler(server *connect.Server, svc PollerServiceHandl
 	server.Register(
 		connect.Method{Spec: pollerServicePollNowSpec(), Handler: adapter.pollNow},
 		connect.Method{Spec: pollerServiceSubmitSpec(), Handler: adapter.submit},
+		connect.Method{Spec: pollerServiceRetrySpec(), Handler: adapter.retry},
 		connect.Method{Spec: pollerServiceListLedgerSpec(), Handler: adapter.listLedger},
 		connect.Method{Spec: pollerServiceCountLedgerSpec(), Handler: adapter.countLedger},
 		connect.Method{Spec: pollerServiceListSourcesSpec(), Handler: adapter.listSources},
@@ -150,6 +166,10 @@ func (UnimplementedPollerServiceHandler) PollNow(context.Context, *v1.PollNowReq
 
 func (UnimplementedPollerServiceHandler) Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.poller.v1.PollerService.Submit is not implemented")
+}
+
+func (UnimplementedPollerServiceHandler) Retry(context.Context, *v1.RetryRequest) (*v1.RetryResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.poller.v1.PollerService.Retry is not implemented")
 }
 
 func (UnimplementedPollerServiceHandler) ListLedger(context.Context, *v1.ListLedgerRequest) (*v1.ListLedgerResponse, error) {
@@ -183,6 +203,14 @@ func (c *pollerServiceClient) PollNow(ctx context.Context, req *v1.PollNowReques
 func (c *pollerServiceClient) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.SubmitResponse, error) {
 	var res v1.SubmitResponse
 	if err := c.client.CallUnary(ctx, pollerServiceSubmitSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *pollerServiceClient) Retry(ctx context.Context, req *v1.RetryRequest) (*v1.RetryResponse, error) {
+	var res v1.RetryResponse
+	if err := c.client.CallUnary(ctx, pollerServiceRetrySpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -240,6 +268,18 @@ func (h pollerServiceHandler) submit(ctx context.Context, _ connect.Spec, stream
 		return err
 	}
 	res, err := h.svc.Submit(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h pollerServiceHandler) retry(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.RetryRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.Retry(ctx, &req)
 	if err != nil {
 		return err
 	}
