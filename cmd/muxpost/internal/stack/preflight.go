@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/db/local"
@@ -69,6 +70,21 @@ func CheckAddress(address string) error {
 	return listener.Close()
 }
 
+// freeAddress is CheckAddress, with a moment's patience: a process that was just killed holds its socket until its last thread is gone.
+func freeAddress(ctx context.Context, address string) error {
+	for deadline := time.Now().Add(time.Second); ; {
+		err := CheckAddress(address)
+		if fault.ReasonOf(err) != fault.ReasonAddressTaken || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
 // preflight returns everything that keeps the services from being started. running are those that need not be.
 func (s *Stack) preflight(ctx context.Context, running map[layout.Service]bool) []Problem {
 	var problems []Problem
@@ -90,7 +106,7 @@ func (s *Stack) preflight(ctx context.Context, running map[layout.Service]bool) 
 	}
 	for _, service := range layout.Services() {
 		if address := s.Address(service); !running[service] && settings.CheckListen(address) == nil {
-			add(s.foreign(service, CheckAddress(address)))
+			add(s.foreign(service, freeAddress(ctx, address)))
 		}
 	}
 	return problems

@@ -7,6 +7,7 @@ package schedule
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -19,6 +20,7 @@ import (
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/db"
+	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
@@ -100,13 +102,32 @@ func Run(ctx context.Context, config Config) error {
 	if err := client.Start(context.WithoutCancel(ctx)); err != nil {
 		return startFault(err)
 	}
+	first := lookFirst(ctx, config)
 	<-ctx.Done()
+	first.Wait()
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), hardStop)
 	defer cancel()
 	if err := client.Stop(stopping); err != nil {
 		return fault.Wrap(fault.Unavailable, fault.ReasonDeadline, "River did not stop in time", err)
 	}
 	return nil
+}
+
+// lookFirst looks at every source at once: after a crash River has no leader for a quarter of a minute, and a job that a dead process
+// left running keeps the next one away for longer. A source that is being looked at already is left alone by the look itself.
+func lookFirst(ctx context.Context, config Config) *sync.WaitGroup {
+	var looks sync.WaitGroup
+	for _, source := range config.Sources {
+		looks.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, jobTime)
+			defer cancel()
+			// What fails is recorded by the look, and the next interval tries again.
+			if err := config.Look(ctx, source.Name); err != nil {
+				config.Logger.DebugContext(ctx, "the first look failed", obs.KeySource, source.Name, obs.KeyError, err)
+			}
+		})
+	}
+	return &looks
 }
 
 func startFault(err error) error {
