@@ -43,7 +43,7 @@ func (s *Stack) Up(ctx context.Context) (started bool, err error) {
 	defer unlock()
 	running := map[layout.Service]bool{}
 	for _, service := range layout.Services() {
-		found := Find(s.DataDir, service)
+		found := s.steady(ctx, service)
 		if found.Life == Unclear {
 			return false, fault.Newf(fault.Unavailable, fault.ReasonStorage, "it cannot be told whether %s runs: %s", Title(service), found.Problem).
 				WithRemedy("look at " + s.DataDir.PIDFile(service) + ", and remove it if the service does not run")
@@ -72,6 +72,26 @@ func (s *Stack) Up(ctx context.Context) (started bool, err error) {
 		return false, err
 	}
 	return len(children) > 0 || cluster != nil && cluster.Started(), nil
+}
+
+// steady is Find, with a moment's patience for a service that does not answer: one that was just killed is still there while it dies.
+func (s *Stack) steady(ctx context.Context, service layout.Service) Found {
+	for deadline := time.Now().Add(time.Second); ; {
+		found := Find(s.DataDir, service)
+		if found.Life != Running || time.Now().After(deadline) || ctx.Err() != nil {
+			return found
+		}
+		asking, cancel := context.WithTimeout(ctx, time.Second)
+		err := Health(asking, service, s.Address(service))
+		cancel()
+		if err == nil {
+			return found
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 func (s *Stack) startServices(ctx context.Context, running map[layout.Service]bool, url string) ([]*child, error) {
