@@ -30,7 +30,7 @@ func TestDatabaseURL_IsTheLocalClustersWhereNoneIsNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return databaseURL(t.Context(), s)
+		return local.ServiceURL(t.Context(), s, layout.Dispatcher)
 	}
 	if _, err := find(); !errors.Is(err, fault.Invalid) {
 		t.Errorf("no database at all: %v", err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"muxpost.dev/muxpost/db"
+	"muxpost.dev/muxpost/db/local"
 	"muxpost.dev/muxpost/db/migrations"
 	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/obs"
@@ -59,7 +60,7 @@ func start(ctx context.Context, args []string, here settings.Where, stdout, stde
 	if err != nil {
 		return err
 	}
-	url, err := databaseURL(ctx, s)
+	url, err := local.ServiceURL(ctx, s, layout.Dispatcher)
 	if err != nil {
 		return err
 	}

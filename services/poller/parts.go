@@ -15,6 +15,7 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/db"
+	"muxpost.dev/muxpost/db/local"
 	"muxpost.dev/muxpost/db/migrations"
 	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/obs"
@@ -76,7 +77,7 @@ func versionOf(build version.Info) ledger.Version {
 // fault.Conflict.
 func assemble(ctx context.Context, s settings.Settings, v ledger.Version, stderr io.Writer) (_ *parts, err error) {
 	p, c := &parts{wake: make(chan struct{}, 1)}, s.Poller
-	url, err := databaseURL(ctx, s)
+	url, err := local.ServiceURL(ctx, s, layout.Poller)
 	if err != nil {
 		return nil, err
 	}
