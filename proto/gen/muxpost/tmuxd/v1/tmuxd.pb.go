@@ -15,7 +15,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
-	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -27,193 +26,6 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
-
-// State of a session.
-type State int32
-
-const (
-	// Not said; to be read as unknown.
-	State_STATE_UNSPECIFIED State = 0
-	// Nobody answered, or the answer proves nothing. It licenses nothing destructive.
-	State_STATE_UNKNOWN State = 1
-	// The agent's pane is alive, or something else occupies the name (see the flags).
-	State_STATE_LIVE State = 2
-	// The agent's pane was seen dead; its remains are retained.
-	State_STATE_DEAD State = 3
-	// The tmux server said that there is no such session, or its process is proven gone.
-	State_STATE_ABSENT State = 4
-)
-
-// Enum value maps for State.
-var (
-	State_name = map[int32]string{
-		0: "STATE_UNSPECIFIED",
-		1: "STATE_UNKNOWN",
-		2: "STATE_LIVE",
-		3: "STATE_DEAD",
-		4: "STATE_ABSENT",
-	}
-	State_value = map[string]int32{
-		"STATE_UNSPECIFIED": 0,
-		"STATE_UNKNOWN":     1,
-		"STATE_LIVE":        2,
-		"STATE_DEAD":        3,
-		"STATE_ABSENT":      4,
-	}
-)
-
-func (x State) Enum() *State {
-	p := new(State)
-	*p = x
-	return p
-}
-
-func (x State) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (State) Descriptor() protoreflect.EnumDescriptor {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[0].Descriptor()
-}
-
-func (State) Type() protoreflect.EnumType {
-	return &file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[0]
-}
-
-func (x State) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use State.Descriptor instead.
-func (State) EnumDescriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{0}
-}
-
-// Flag qualifies a state.
-type Flag int32
-
-const (
-	// Not said; no flag.
-	Flag_FLAG_UNSPECIFIED Flag = 0
-	// With dead: another process lives in the session (a person's split or respawn-pane). Never cleared while it lives.
-	Flag_FLAG_GUESTS Flag = 1
-	// With live: the session does not carry the stamp of this work item.
-	Flag_FLAG_FOREIGN Flag = 2
-	// With live: the session is gone but the wrapper's process lives.
-	Flag_FLAG_DETACHED Flag = 3
-	// With live: the recorded pane lives in a session of another name.
-	Flag_FLAG_MOVED Flag = 4
-)
-
-// Enum value maps for Flag.
-var (
-	Flag_name = map[int32]string{
-		0: "FLAG_UNSPECIFIED",
-		1: "FLAG_GUESTS",
-		2: "FLAG_FOREIGN",
-		3: "FLAG_DETACHED",
-		4: "FLAG_MOVED",
-	}
-	Flag_value = map[string]int32{
-		"FLAG_UNSPECIFIED": 0,
-		"FLAG_GUESTS":      1,
-		"FLAG_FOREIGN":     2,
-		"FLAG_DETACHED":    3,
-		"FLAG_MOVED":       4,
-	}
-)
-
-func (x Flag) Enum() *Flag {
-	p := new(Flag)
-	*p = x
-	return p
-}
-
-func (x Flag) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Flag) Descriptor() protoreflect.EnumDescriptor {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[1].Descriptor()
-}
-
-func (Flag) Type() protoreflect.EnumType {
-	return &file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[1]
-}
-
-func (x Flag) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Flag.Descriptor instead.
-func (Flag) EnumDescriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{1}
-}
-
-// Phase of a delivery at its session, as the session's ring or the host's journal has it.
-type Phase int32
-
-const (
-	// Nothing is recorded of this delivery here.
-	Phase_PHASE_UNSPECIFIED Phase = 0
-	// The journal holds the intent to paste; whether the list ran is not known.
-	Phase_PHASE_PASTING Phase = 1
-	// The text was put into the pane and not submitted yet.
-	Phase_PHASE_PASTED Phase = 2
-	// The text was submitted; the agent's own evidence is still to come.
-	Phase_PHASE_SUBMITTED Phase = 3
-	// The agent's own record names the delivery: it arrived.
-	Phase_PHASE_TAKEN Phase = 4
-	// The text is the first prompt of an incarnation that was started.
-	Phase_PHASE_BOOT Phase = 5
-)
-
-// Enum value maps for Phase.
-var (
-	Phase_name = map[int32]string{
-		0: "PHASE_UNSPECIFIED",
-		1: "PHASE_PASTING",
-		2: "PHASE_PASTED",
-		3: "PHASE_SUBMITTED",
-		4: "PHASE_TAKEN",
-		5: "PHASE_BOOT",
-	}
-	Phase_value = map[string]int32{
-		"PHASE_UNSPECIFIED": 0,
-		"PHASE_PASTING":     1,
-		"PHASE_PASTED":      2,
-		"PHASE_SUBMITTED":   3,
-		"PHASE_TAKEN":       4,
-		"PHASE_BOOT":        5,
-	}
-)
-
-func (x Phase) Enum() *Phase {
-	p := new(Phase)
-	*p = x
-	return p
-}
-
-func (x Phase) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Phase) Descriptor() protoreflect.EnumDescriptor {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[2].Descriptor()
-}
-
-func (Phase) Type() protoreflect.EnumType {
-	return &file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[2]
-}
-
-func (x Phase) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Phase.Descriptor instead.
-func (Phase) EnumDescriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{2}
-}
 
 // Occupant says what holds a session's name.
 type Occupant int32
@@ -256,11 +68,11 @@ func (x Occupant) String() string {
 }
 
 func (Occupant) Descriptor() protoreflect.EnumDescriptor {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[3].Descriptor()
+	return file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[0].Descriptor()
 }
 
 func (Occupant) Type() protoreflect.EnumType {
-	return &file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[3]
+	return &file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[0]
 }
 
 func (x Occupant) Number() protoreflect.EnumNumber {
@@ -269,7 +81,7 @@ func (x Occupant) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Occupant.Descriptor instead.
 func (Occupant) EnumDescriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{3}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{0}
 }
 
 // Evidence says what proves that a text arrived, weakest first.
@@ -309,11 +121,11 @@ func (x Evidence) String() string {
 }
 
 func (Evidence) Descriptor() protoreflect.EnumDescriptor {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[4].Descriptor()
+	return file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[1].Descriptor()
 }
 
 func (Evidence) Type() protoreflect.EnumType {
-	return &file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[4]
+	return &file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[1]
 }
 
 func (x Evidence) Number() protoreflect.EnumNumber {
@@ -322,7 +134,7 @@ func (x Evidence) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Evidence.Descriptor instead.
 func (Evidence) EnumDescriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{4}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{1}
 }
 
 // HoldReason is the closed list of why a delivery waits at a living session.
@@ -345,6 +157,8 @@ const (
 	HoldReason_HOLD_REASON_NOT_SHOWN HoldReason = 6
 	// The agent has not read what was typed before, so its screen says nothing.
 	HoldReason_HOLD_REASON_FROZEN HoldReason = 7
+	// A person typed in an attached terminal within the last seconds.
+	HoldReason_HOLD_REASON_PERSON HoldReason = 8
 )
 
 // Enum value maps for HoldReason.
@@ -358,6 +172,7 @@ var (
 		5: "HOLD_REASON_INPUT_OFF",
 		6: "HOLD_REASON_NOT_SHOWN",
 		7: "HOLD_REASON_FROZEN",
+		8: "HOLD_REASON_PERSON",
 	}
 	HoldReason_value = map[string]int32{
 		"HOLD_REASON_UNSPECIFIED": 0,
@@ -368,6 +183,7 @@ var (
 		"HOLD_REASON_INPUT_OFF":   5,
 		"HOLD_REASON_NOT_SHOWN":   6,
 		"HOLD_REASON_FROZEN":      7,
+		"HOLD_REASON_PERSON":      8,
 	}
 )
 
@@ -382,11 +198,11 @@ func (x HoldReason) String() string {
 }
 
 func (HoldReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[5].Descriptor()
+	return file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[2].Descriptor()
 }
 
 func (HoldReason) Type() protoreflect.EnumType {
-	return &file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[5]
+	return &file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[2]
 }
 
 func (x HoldReason) Number() protoreflect.EnumNumber {
@@ -395,260 +211,8 @@ func (x HoldReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HoldReason.Descriptor instead.
 func (HoldReason) EnumDescriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{5}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{2}
 }
-
-// RefusalReason is the closed list of why a session does not take a delivery.
-type RefusalReason int32
-
-const (
-	// Not said.
-	RefusalReason_REFUSAL_REASON_UNSPECIFIED RefusalReason = 0
-	// The agent's pane is dead.
-	RefusalReason_REFUSAL_REASON_DEAD RefusalReason = 1
-	// There is no such session.
-	RefusalReason_REFUSAL_REASON_ABSENT RefusalReason = 2
-	// The session is not ours.
-	RefusalReason_REFUSAL_REASON_FOREIGN RefusalReason = 3
-	// Another incarnation lives there than the one that was named.
-	RefusalReason_REFUSAL_REASON_INCARNATION RefusalReason = 4
-	// The agent has not enabled bracketed paste, so a text of several lines would be several messages.
-	RefusalReason_REFUSAL_REASON_NO_BRACKETED_PASTE RefusalReason = 5
-)
-
-// Enum value maps for RefusalReason.
-var (
-	RefusalReason_name = map[int32]string{
-		0: "REFUSAL_REASON_UNSPECIFIED",
-		1: "REFUSAL_REASON_DEAD",
-		2: "REFUSAL_REASON_ABSENT",
-		3: "REFUSAL_REASON_FOREIGN",
-		4: "REFUSAL_REASON_INCARNATION",
-		5: "REFUSAL_REASON_NO_BRACKETED_PASTE",
-	}
-	RefusalReason_value = map[string]int32{
-		"REFUSAL_REASON_UNSPECIFIED":        0,
-		"REFUSAL_REASON_DEAD":               1,
-		"REFUSAL_REASON_ABSENT":             2,
-		"REFUSAL_REASON_FOREIGN":            3,
-		"REFUSAL_REASON_INCARNATION":        4,
-		"REFUSAL_REASON_NO_BRACKETED_PASTE": 5,
-	}
-)
-
-func (x RefusalReason) Enum() *RefusalReason {
-	p := new(RefusalReason)
-	*p = x
-	return p
-}
-
-func (x RefusalReason) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (RefusalReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[6].Descriptor()
-}
-
-func (RefusalReason) Type() protoreflect.EnumType {
-	return &file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[6]
-}
-
-func (x RefusalReason) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use RefusalReason.Descriptor instead.
-func (RefusalReason) EnumDescriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{6}
-}
-
-// Incarnation is one life of a session.
-type Incarnation struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Random stamp that tmuxd gave it. Empty means that none is known.
-	Stamp string `protobuf:"bytes,1,opt,name=stamp,proto3" json:"stamp,omitempty"`
-	// tmux's session id ($n), valid only with this server's life.
-	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// tmux's pane id (%n) of the agent's pane, valid only with this server's life.
-	PaneId string `protobuf:"bytes,3,opt,name=pane_id,json=paneId,proto3" json:"pane_id,omitempty"`
-	// Process id of the agent's pane (our wrapper). Zero means not known.
-	PanePid int64 `protobuf:"varint,4,opt,name=pane_pid,json=panePid,proto3" json:"pane_pid,omitempty"`
-	// Process id of the tmux server. Zero means not known.
-	ServerPid int64 `protobuf:"varint,5,opt,name=server_pid,json=serverPid,proto3" json:"server_pid,omitempty"`
-	// When the tmux server started. Unset means not known.
-	ServerStarted *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=server_started,json=serverStarted,proto3" json:"server_started,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Incarnation) Reset() {
-	*x = Incarnation{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Incarnation) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Incarnation) ProtoMessage() {}
-
-func (x *Incarnation) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Incarnation.ProtoReflect.Descriptor instead.
-func (*Incarnation) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *Incarnation) GetStamp() string {
-	if x != nil {
-		return x.Stamp
-	}
-	return ""
-}
-
-func (x *Incarnation) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *Incarnation) GetPaneId() string {
-	if x != nil {
-		return x.PaneId
-	}
-	return ""
-}
-
-func (x *Incarnation) GetPanePid() int64 {
-	if x != nil {
-		return x.PanePid
-	}
-	return 0
-}
-
-func (x *Incarnation) GetServerPid() int64 {
-	if x != nil {
-		return x.ServerPid
-	}
-	return 0
-}
-
-func (x *Incarnation) GetServerStarted() *timestamppb.Timestamp {
-	if x != nil {
-		return x.ServerStarted
-	}
-	return nil
-}
-
-// Exit says how an agent's process ended.
-type Exit struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How it ended. Unset means that it ended and nobody knows how.
-	//
-	// Types that are valid to be assigned to End:
-	//
-	//	*Exit_Code
-	//	*Exit_Signal
-	End isExit_End `protobuf_oneof:"end"`
-	// When it ended. Unset means not known.
-	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Exit) Reset() {
-	*x = Exit{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Exit) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Exit) ProtoMessage() {}
-
-func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Exit.ProtoReflect.Descriptor instead.
-func (*Exit) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *Exit) GetEnd() isExit_End {
-	if x != nil {
-		return x.End
-	}
-	return nil
-}
-
-func (x *Exit) GetCode() int32 {
-	if x != nil {
-		if x, ok := x.End.(*Exit_Code); ok {
-			return x.Code
-		}
-	}
-	return 0
-}
-
-func (x *Exit) GetSignal() int32 {
-	if x != nil {
-		if x, ok := x.End.(*Exit_Signal); ok {
-			return x.Signal
-		}
-	}
-	return 0
-}
-
-func (x *Exit) GetAt() *timestamppb.Timestamp {
-	if x != nil {
-		return x.At
-	}
-	return nil
-}
-
-type isExit_End interface {
-	isExit_End()
-}
-
-type Exit_Code struct {
-	// It exited by itself with this code.
-	Code int32 `protobuf:"varint,1,opt,name=code,proto3,oneof"`
-}
-
-type Exit_Signal struct {
-	// It was ended by this signal's number.
-	Signal int32 `protobuf:"varint,2,opt,name=signal,proto3,oneof"`
-}
-
-func (*Exit_Code) isExit_End() {}
-
-func (*Exit_Signal) isExit_End() {}
 
 // SessionStateRequest names the session to look at.
 type SessionStateRequest struct {
@@ -656,14 +220,17 @@ type SessionStateRequest struct {
 	// Canonical work item, github:[host/]owner/repo#n. Required.
 	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
 	// A delivery whose phase is asked for in the same round. Empty asks for none.
-	DeliveryId    string `protobuf:"bytes,2,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	DeliveryId string `protobuf:"bytes,2,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	// How old the answer may be. Zero asks the tmux server now. Anything else may be answered from what tmuxd saw last, if it is no
+	// older; nothing destructive ever follows from such an answer.
+	MaxStaleness  *durationpb.Duration `protobuf:"bytes,3,opt,name=max_staleness,json=maxStaleness,proto3" json:"max_staleness,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SessionStateRequest) Reset() {
 	*x = SessionStateRequest{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[2]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +242,7 @@ func (x *SessionStateRequest) String() string {
 func (*SessionStateRequest) ProtoMessage() {}
 
 func (x *SessionStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[2]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +255,7 @@ func (x *SessionStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStateRequest.ProtoReflect.Descriptor instead.
 func (*SessionStateRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{2}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *SessionStateRequest) GetWorkItem() string {
@@ -703,6 +270,13 @@ func (x *SessionStateRequest) GetDeliveryId() string {
 		return x.DeliveryId
 	}
 	return ""
+}
+
+func (x *SessionStateRequest) GetMaxStaleness() *durationpb.Duration {
+	if x != nil {
+		return x.MaxStaleness
+	}
+	return nil
 }
 
 // SessionStateResponse is what is known of the session.
@@ -731,14 +305,16 @@ type SessionStateResponse struct {
 	// True when the host's journal could not be read, so that an unspecified phase proves nothing.
 	JournalUnreadable bool `protobuf:"varint,11,opt,name=journal_unreadable,json=journalUnreadable,proto3" json:"journal_unreadable,omitempty"`
 	// Working directory of the incarnation; empty when not known.
-	Directory     string `protobuf:"bytes,12,opt,name=directory,proto3" json:"directory,omitempty"`
+	Directory string `protobuf:"bytes,12,opt,name=directory,proto3" json:"directory,omitempty"`
+	// How old the answer is: zero when the tmux server was asked for it.
+	Age           *durationpb.Duration `protobuf:"bytes,13,opt,name=age,proto3" json:"age,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SessionStateResponse) Reset() {
 	*x = SessionStateResponse{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[3]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -750,7 +326,7 @@ func (x *SessionStateResponse) String() string {
 func (*SessionStateResponse) ProtoMessage() {}
 
 func (x *SessionStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[3]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -763,7 +339,7 @@ func (x *SessionStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStateResponse.ProtoReflect.Descriptor instead.
 func (*SessionStateResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{3}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *SessionStateResponse) GetTarget() string {
@@ -850,6 +426,13 @@ func (x *SessionStateResponse) GetDirectory() string {
 	return ""
 }
 
+func (x *SessionStateResponse) GetAge() *durationpb.Duration {
+	if x != nil {
+		return x.Age
+	}
+	return nil
+}
+
 // SpawnRequest asks for a session.
 type SpawnRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -879,7 +462,7 @@ type SpawnRequest struct {
 
 func (x *SpawnRequest) Reset() {
 	*x = SpawnRequest{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[4]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +474,7 @@ func (x *SpawnRequest) String() string {
 func (*SpawnRequest) ProtoMessage() {}
 
 func (x *SpawnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[4]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +487,7 @@ func (x *SpawnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnRequest.ProtoReflect.Descriptor instead.
 func (*SpawnRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{4}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SpawnRequest) GetWorkItem() string {
@@ -1003,7 +586,7 @@ type Fresh struct {
 
 func (x *Fresh) Reset() {
 	*x = Fresh{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[5]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +598,7 @@ func (x *Fresh) String() string {
 func (*Fresh) ProtoMessage() {}
 
 func (x *Fresh) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[5]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +611,7 @@ func (x *Fresh) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fresh.ProtoReflect.Descriptor instead.
 func (*Fresh) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{5}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Fresh) GetReason() string {
@@ -1049,7 +632,7 @@ type Resume struct {
 
 func (x *Resume) Reset() {
 	*x = Resume{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[6]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +644,7 @@ func (x *Resume) String() string {
 func (*Resume) ProtoMessage() {}
 
 func (x *Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[6]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +657,7 @@ func (x *Resume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resume.ProtoReflect.Descriptor instead.
 func (*Resume) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{6}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Resume) GetConversationId() string {
@@ -1097,7 +680,7 @@ type Prompt struct {
 
 func (x *Prompt) Reset() {
 	*x = Prompt{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[7]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +692,7 @@ func (x *Prompt) String() string {
 func (*Prompt) ProtoMessage() {}
 
 func (x *Prompt) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[7]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +705,7 @@ func (x *Prompt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prompt.ProtoReflect.Descriptor instead.
 func (*Prompt) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{7}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Prompt) GetDeliveryId() string {
@@ -1159,7 +742,7 @@ type SpawnResponse struct {
 
 func (x *SpawnResponse) Reset() {
 	*x = SpawnResponse{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[8]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +754,7 @@ func (x *SpawnResponse) String() string {
 func (*SpawnResponse) ProtoMessage() {}
 
 func (x *SpawnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[8]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +767,7 @@ func (x *SpawnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnResponse.ProtoReflect.Descriptor instead.
 func (*SpawnResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{8}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SpawnResponse) GetTarget() string {
@@ -1293,7 +876,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[9]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +888,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[9]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +901,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{9}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Started) GetIncarnation() *Incarnation {
@@ -1387,7 +970,7 @@ type Occupied struct {
 
 func (x *Occupied) Reset() {
 	*x = Occupied{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[10]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1399,7 +982,7 @@ func (x *Occupied) String() string {
 func (*Occupied) ProtoMessage() {}
 
 func (x *Occupied) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[10]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1412,7 +995,7 @@ func (x *Occupied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Occupied.ProtoReflect.Descriptor instead.
 func (*Occupied) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{10}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Occupied) GetOccupant() Occupant {
@@ -1456,7 +1039,7 @@ type NotStarted struct {
 
 func (x *NotStarted) Reset() {
 	*x = NotStarted{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[11]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1051,7 @@ func (x *NotStarted) String() string {
 func (*NotStarted) ProtoMessage() {}
 
 func (x *NotStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[11]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1064,7 @@ func (x *NotStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotStarted.ProtoReflect.Descriptor instead.
 func (*NotStarted) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{11}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NotStarted) GetExit() *Exit {
@@ -1511,7 +1094,7 @@ type SpawnFailed struct {
 
 func (x *SpawnFailed) Reset() {
 	*x = SpawnFailed{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[12]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1106,7 @@ func (x *SpawnFailed) String() string {
 func (*SpawnFailed) ProtoMessage() {}
 
 func (x *SpawnFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[12]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1119,7 @@ func (x *SpawnFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnFailed.ProtoReflect.Descriptor instead.
 func (*SpawnFailed) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{12}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SpawnFailed) GetReason() string {
@@ -1574,7 +1157,7 @@ type PasteRequest struct {
 
 func (x *PasteRequest) Reset() {
 	*x = PasteRequest{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[13]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1169,7 @@ func (x *PasteRequest) String() string {
 func (*PasteRequest) ProtoMessage() {}
 
 func (x *PasteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[13]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1182,7 @@ func (x *PasteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PasteRequest.ProtoReflect.Descriptor instead.
 func (*PasteRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{13}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PasteRequest) GetWorkItem() string {
@@ -1667,7 +1250,7 @@ type PasteResponse struct {
 
 func (x *PasteResponse) Reset() {
 	*x = PasteResponse{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[14]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1679,7 +1262,7 @@ func (x *PasteResponse) String() string {
 func (*PasteResponse) ProtoMessage() {}
 
 func (x *PasteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[14]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1692,7 +1275,7 @@ func (x *PasteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PasteResponse.ProtoReflect.Descriptor instead.
 func (*PasteResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{14}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PasteResponse) GetTarget() string {
@@ -1811,7 +1394,7 @@ type Submitted struct {
 
 func (x *Submitted) Reset() {
 	*x = Submitted{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[15]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +1406,7 @@ func (x *Submitted) String() string {
 func (*Submitted) ProtoMessage() {}
 
 func (x *Submitted) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[15]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +1419,7 @@ func (x *Submitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Submitted.ProtoReflect.Descriptor instead.
 func (*Submitted) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{15}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Submitted) GetEvidence() Evidence {
@@ -1857,7 +1440,7 @@ type AlreadyDelivered struct {
 
 func (x *AlreadyDelivered) Reset() {
 	*x = AlreadyDelivered{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[16]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1869,7 +1452,7 @@ func (x *AlreadyDelivered) String() string {
 func (*AlreadyDelivered) ProtoMessage() {}
 
 func (x *AlreadyDelivered) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[16]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1882,7 +1465,7 @@ func (x *AlreadyDelivered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlreadyDelivered.ProtoReflect.Descriptor instead.
 func (*AlreadyDelivered) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{16}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AlreadyDelivered) GetEvidence() Evidence {
@@ -1905,7 +1488,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[17]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +1500,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[17]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +1513,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{17}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Held) GetReason() HoldReason {
@@ -1941,61 +1524,6 @@ func (x *Held) GetReason() HoldReason {
 }
 
 func (x *Held) GetDetail() string {
-	if x != nil {
-		return x.Detail
-	}
-	return ""
-}
-
-// Refused says why this session will not take the delivery.
-type Refused struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why.
-	Reason RefusalReason `protobuf:"varint,1,opt,name=reason,proto3,enum=muxpost.tmuxd.v1.RefusalReason" json:"reason,omitempty"`
-	// One line for a person.
-	Detail        string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Refused) Reset() {
-	*x = Refused{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Refused) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Refused) ProtoMessage() {}
-
-func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Refused.ProtoReflect.Descriptor instead.
-func (*Refused) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *Refused) GetReason() RefusalReason {
-	if x != nil {
-		return x.Reason
-	}
-	return RefusalReason_REFUSAL_REASON_UNSPECIFIED
-}
-
-func (x *Refused) GetDetail() string {
 	if x != nil {
 		return x.Detail
 	}
@@ -2015,7 +1543,7 @@ type Unconfirmed struct {
 
 func (x *Unconfirmed) Reset() {
 	*x = Unconfirmed{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[19]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2027,7 +1555,7 @@ func (x *Unconfirmed) String() string {
 func (*Unconfirmed) ProtoMessage() {}
 
 func (x *Unconfirmed) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[19]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2040,7 +1568,7 @@ func (x *Unconfirmed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unconfirmed.ProtoReflect.Descriptor instead.
 func (*Unconfirmed) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{19}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Unconfirmed) GetDetail() string {
@@ -2066,7 +1594,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[20]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2078,7 +1606,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[20]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2091,7 +1619,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{20}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{17}
 }
 
 // InfoResponse is a host's facts.
@@ -2111,13 +1639,27 @@ type InfoResponse struct {
 	HighestFencingToken int64 `protobuf:"varint,6,opt,name=highest_fencing_token,json=highestFencingToken,proto3" json:"highest_fencing_token,omitempty"`
 	// Why every mutation is refused; empty when the host works.
 	RefusesMutations string `protobuf:"bytes,7,opt,name=refuses_mutations,json=refusesMutations,proto3" json:"refuses_mutations,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The floor of fencing tokens: older ones are refused. Zero means none was given.
+	FencingFloor int64 `protobuf:"varint,8,opt,name=fencing_floor,json=fencingFloor,proto3" json:"fencing_floor,omitempty"`
+	// Sessions that are known, by state.
+	Sessions *SessionCounts `protobuf:"bytes,9,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	// Load average over one minute. Zero means not known.
+	Load_1M float64 `protobuf:"fixed64,10,opt,name=load_1m,json=load1m,proto3" json:"load_1m,omitempty"`
+	// Processors that tmuxd may use.
+	Cpus int32 `protobuf:"varint,11,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	// Memory that is available, in bytes. Zero means not known.
+	MemoryAvailableBytes int64 `protobuf:"varint,12,opt,name=memory_available_bytes,json=memoryAvailableBytes,proto3" json:"memory_available_bytes,omitempty"`
+	// Space left for the state directory, in bytes. Zero means not known.
+	StorageAvailableBytes int64 `protobuf:"varint,13,opt,name=storage_available_bytes,json=storageAvailableBytes,proto3" json:"storage_available_bytes,omitempty"`
+	// What a person should repair on this host, one line each: an old tmux, no linger, a state directory that is cleaned.
+	Warnings      []string `protobuf:"bytes,14,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[21]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2129,7 +1671,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[21]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2142,7 +1684,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{21}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *InfoResponse) GetHost() string {
@@ -2194,6 +1736,119 @@ func (x *InfoResponse) GetRefusesMutations() string {
 	return ""
 }
 
+func (x *InfoResponse) GetFencingFloor() int64 {
+	if x != nil {
+		return x.FencingFloor
+	}
+	return 0
+}
+
+func (x *InfoResponse) GetSessions() *SessionCounts {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *InfoResponse) GetLoad_1M() float64 {
+	if x != nil {
+		return x.Load_1M
+	}
+	return 0
+}
+
+func (x *InfoResponse) GetCpus() int32 {
+	if x != nil {
+		return x.Cpus
+	}
+	return 0
+}
+
+func (x *InfoResponse) GetMemoryAvailableBytes() int64 {
+	if x != nil {
+		return x.MemoryAvailableBytes
+	}
+	return 0
+}
+
+func (x *InfoResponse) GetStorageAvailableBytes() int64 {
+	if x != nil {
+		return x.StorageAvailableBytes
+	}
+	return 0
+}
+
+func (x *InfoResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+// SessionCounts counts sessions by state.
+type SessionCounts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Live ones.
+	Live int32 `protobuf:"varint,1,opt,name=live,proto3" json:"live,omitempty"`
+	// Dead ones whose remains are retained.
+	Dead int32 `protobuf:"varint,2,opt,name=dead,proto3" json:"dead,omitempty"`
+	// Ones that do not answer.
+	Unknown       int32 `protobuf:"varint,3,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionCounts) Reset() {
+	*x = SessionCounts{}
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionCounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionCounts) ProtoMessage() {}
+
+func (x *SessionCounts) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionCounts.ProtoReflect.Descriptor instead.
+func (*SessionCounts) Descriptor() ([]byte, []int) {
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SessionCounts) GetLive() int32 {
+	if x != nil {
+		return x.Live
+	}
+	return 0
+}
+
+func (x *SessionCounts) GetDead() int32 {
+	if x != nil {
+		return x.Dead
+	}
+	return 0
+}
+
+func (x *SessionCounts) GetUnknown() int32 {
+	if x != nil {
+		return x.Unknown
+	}
+	return 0
+}
+
 // HarnessInfo is one entry of a host's harness table.
 type HarnessInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2209,7 +1864,7 @@ type HarnessInfo struct {
 
 func (x *HarnessInfo) Reset() {
 	*x = HarnessInfo{}
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[22]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +1876,7 @@ func (x *HarnessInfo) String() string {
 func (*HarnessInfo) ProtoMessage() {}
 
 func (x *HarnessInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[22]
+	mi := &file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +1889,7 @@ func (x *HarnessInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HarnessInfo.ProtoReflect.Descriptor instead.
 func (*HarnessInfo) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{22}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HarnessInfo) GetName() string {
@@ -2262,25 +1917,12 @@ var File_muxpost_tmuxd_v1_tmuxd_proto protoreflect.FileDescriptor
 
 const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\n" +
-	"\x1cmuxpost/tmuxd/v1/tmuxd.proto\x12\x10muxpost.tmuxd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd8\x01\n" +
-	"\vIncarnation\x12\x14\n" +
-	"\x05stamp\x18\x01 \x01(\tR\x05stamp\x12\x1d\n" +
-	"\n" +
-	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x17\n" +
-	"\apane_id\x18\x03 \x01(\tR\x06paneId\x12\x19\n" +
-	"\bpane_pid\x18\x04 \x01(\x03R\apanePid\x12\x1d\n" +
-	"\n" +
-	"server_pid\x18\x05 \x01(\x03R\tserverPid\x12A\n" +
-	"\x0eserver_started\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\rserverStarted\"i\n" +
-	"\x04Exit\x12\x14\n" +
-	"\x04code\x18\x01 \x01(\x05H\x00R\x04code\x12\x18\n" +
-	"\x06signal\x18\x02 \x01(\x05H\x00R\x06signal\x12*\n" +
-	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02atB\x05\n" +
-	"\x03end\"S\n" +
+	"\x1cmuxpost/tmuxd/v1/tmuxd.proto\x12\x10muxpost.tmuxd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1emuxpost/tmuxd/v1/session.proto\x1a\x1fmuxpost/tmuxd/v1/sessions.proto\"\x93\x01\n" +
 	"\x13SessionStateRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x1f\n" +
 	"\vdelivery_id\x18\x02 \x01(\tR\n" +
-	"deliveryId\"\x81\x04\n" +
+	"deliveryId\x12>\n" +
+	"\rmax_staleness\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\"\xae\x04\n" +
 	"\x14SessionStateResponse\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.muxpost.tmuxd.v1.StateR\x05state\x12,\n" +
@@ -2295,7 +1937,8 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\x0edelivery_phase\x18\n" +
 	" \x01(\x0e2\x17.muxpost.tmuxd.v1.PhaseR\rdeliveryPhase\x12-\n" +
 	"\x12journal_unreadable\x18\v \x01(\bR\x11journalUnreadable\x12\x1c\n" +
-	"\tdirectory\x18\f \x01(\tR\tdirectory\"\xe4\x02\n" +
+	"\tdirectory\x18\f \x01(\tR\tdirectory\x12+\n" +
+	"\x03age\x18\r \x01(\v2\x19.google.protobuf.DurationR\x03age\"\xe4\x02\n" +
 	"\fSpawnRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x18\n" +
 	"\aharness\x18\x02 \x01(\tR\aharness\x12/\n" +
@@ -2367,14 +2010,11 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\bevidence\x18\x01 \x01(\x0e2\x1a.muxpost.tmuxd.v1.EvidenceR\bevidence\"T\n" +
 	"\x04Held\x124\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1c.muxpost.tmuxd.v1.HoldReasonR\x06reason\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\tR\x06detail\"Z\n" +
-	"\aRefused\x127\n" +
-	"\x06reason\x18\x01 \x01(\x0e2\x1f.muxpost.tmuxd.v1.RefusalReasonR\x06reason\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\"T\n" +
 	"\vUnconfirmed\x12\x16\n" +
 	"\x06detail\x18\x01 \x01(\tR\x06detail\x12-\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x17.muxpost.tmuxd.v1.PhaseR\x05phase\"\r\n" +
-	"\vInfoRequest\"\x9a\x02\n" +
+	"\vInfoRequest\"\xb3\x04\n" +
 	"\fInfoResponse\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12!\n" +
@@ -2382,34 +2022,23 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\tharnesses\x18\x04 \x03(\v2\x1d.muxpost.tmuxd.v1.HarnessInfoR\tharnesses\x12\x1b\n" +
 	"\tstate_dir\x18\x05 \x01(\tR\bstateDir\x122\n" +
 	"\x15highest_fencing_token\x18\x06 \x01(\x03R\x13highestFencingToken\x12+\n" +
-	"\x11refuses_mutations\x18\a \x01(\tR\x10refusesMutations\"S\n" +
+	"\x11refuses_mutations\x18\a \x01(\tR\x10refusesMutations\x12#\n" +
+	"\rfencing_floor\x18\b \x01(\x03R\ffencingFloor\x12;\n" +
+	"\bsessions\x18\t \x01(\v2\x1f.muxpost.tmuxd.v1.SessionCountsR\bsessions\x12\x17\n" +
+	"\aload_1m\x18\n" +
+	" \x01(\x01R\x06load1m\x12\x12\n" +
+	"\x04cpus\x18\v \x01(\x05R\x04cpus\x124\n" +
+	"\x16memory_available_bytes\x18\f \x01(\x03R\x14memoryAvailableBytes\x126\n" +
+	"\x17storage_available_bytes\x18\r \x01(\x03R\x15storageAvailableBytes\x12\x1a\n" +
+	"\bwarnings\x18\x0e \x03(\tR\bwarnings\"Q\n" +
+	"\rSessionCounts\x12\x12\n" +
+	"\x04live\x18\x01 \x01(\x05R\x04live\x12\x12\n" +
+	"\x04dead\x18\x02 \x01(\x05R\x04dead\x12\x18\n" +
+	"\aunknown\x18\x03 \x01(\x05R\aunknown\"S\n" +
 	"\vHarnessInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06binary\x18\x02 \x01(\tR\x06binary\x12\x18\n" +
-	"\aresumes\x18\x03 \x01(\bR\aresumes*c\n" +
-	"\x05State\x12\x15\n" +
-	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
-	"\rSTATE_UNKNOWN\x10\x01\x12\x0e\n" +
-	"\n" +
-	"STATE_LIVE\x10\x02\x12\x0e\n" +
-	"\n" +
-	"STATE_DEAD\x10\x03\x12\x10\n" +
-	"\fSTATE_ABSENT\x10\x04*b\n" +
-	"\x04Flag\x12\x14\n" +
-	"\x10FLAG_UNSPECIFIED\x10\x00\x12\x0f\n" +
-	"\vFLAG_GUESTS\x10\x01\x12\x10\n" +
-	"\fFLAG_FOREIGN\x10\x02\x12\x11\n" +
-	"\rFLAG_DETACHED\x10\x03\x12\x0e\n" +
-	"\n" +
-	"FLAG_MOVED\x10\x04*y\n" +
-	"\x05Phase\x12\x15\n" +
-	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x11\n" +
-	"\rPHASE_PASTING\x10\x01\x12\x10\n" +
-	"\fPHASE_PASTED\x10\x02\x12\x13\n" +
-	"\x0fPHASE_SUBMITTED\x10\x03\x12\x0f\n" +
-	"\vPHASE_TAKEN\x10\x04\x12\x0e\n" +
-	"\n" +
-	"PHASE_BOOT\x10\x05*g\n" +
+	"\aresumes\x18\x03 \x01(\bR\aresumes*g\n" +
 	"\bOccupant\x12\x18\n" +
 	"\x14OCCUPANT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rOCCUPANT_LIVE\x10\x01\x12\x14\n" +
@@ -2418,7 +2047,7 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\bEvidence\x12\x18\n" +
 	"\x14EVIDENCE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fEVIDENCE_SCREEN\x10\x01\x12\x17\n" +
-	"\x13EVIDENCE_TRANSCRIPT\x10\x02*\xd7\x01\n" +
+	"\x13EVIDENCE_TRANSCRIPT\x10\x02*\xef\x01\n" +
 	"\n" +
 	"HoldReason\x12\x1b\n" +
 	"\x17HOLD_REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -2428,18 +2057,21 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\x15HOLD_REASON_NOT_READY\x10\x04\x12\x19\n" +
 	"\x15HOLD_REASON_INPUT_OFF\x10\x05\x12\x19\n" +
 	"\x15HOLD_REASON_NOT_SHOWN\x10\x06\x12\x16\n" +
-	"\x12HOLD_REASON_FROZEN\x10\a*\xc6\x01\n" +
-	"\rRefusalReason\x12\x1e\n" +
-	"\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12\x17\n" +
-	"\x13REFUSAL_REASON_DEAD\x10\x01\x12\x19\n" +
-	"\x15REFUSAL_REASON_ABSENT\x10\x02\x12\x1a\n" +
-	"\x16REFUSAL_REASON_FOREIGN\x10\x03\x12\x1e\n" +
-	"\x1aREFUSAL_REASON_INCARNATION\x10\x04\x12%\n" +
-	"!REFUSAL_REASON_NO_BRACKETED_PASTE\x10\x052\xd2\x02\n" +
+	"\x12HOLD_REASON_FROZEN\x10\a\x12\x16\n" +
+	"\x12HOLD_REASON_PERSON\x10\b2\xbb\b\n" +
 	"\fTmuxdService\x12b\n" +
 	"\fSessionState\x12%.muxpost.tmuxd.v1.SessionStateRequest\x1a&.muxpost.tmuxd.v1.SessionStateResponse\"\x03\x90\x02\x01\x12H\n" +
 	"\x05Spawn\x12\x1e.muxpost.tmuxd.v1.SpawnRequest\x1a\x1f.muxpost.tmuxd.v1.SpawnResponse\x12H\n" +
-	"\x05Paste\x12\x1e.muxpost.tmuxd.v1.PasteRequest\x1a\x1f.muxpost.tmuxd.v1.PasteResponse\x12J\n" +
+	"\x05Paste\x12\x1e.muxpost.tmuxd.v1.PasteRequest\x1a\x1f.muxpost.tmuxd.v1.PasteResponse\x12e\n" +
+	"\rSessionExists\x12&.muxpost.tmuxd.v1.SessionExistsRequest\x1a'.muxpost.tmuxd.v1.SessionExistsResponse\"\x03\x90\x02\x01\x12h\n" +
+	"\x0eSessionMayTalk\x12'.muxpost.tmuxd.v1.SessionMayTalkRequest\x1a(.muxpost.tmuxd.v1.SessionMayTalkResponse\"\x03\x90\x02\x01\x12W\n" +
+	"\n" +
+	"RaiseFence\x12#.muxpost.tmuxd.v1.RaiseFenceRequest\x1a$.muxpost.tmuxd.v1.RaiseFenceResponse\x12S\n" +
+	"\aCapture\x12 .muxpost.tmuxd.v1.CaptureRequest\x1a!.muxpost.tmuxd.v1.CaptureResponse\"\x03\x90\x02\x01\x12T\n" +
+	"\tTerminate\x12\".muxpost.tmuxd.v1.TerminateRequest\x1a#.muxpost.tmuxd.v1.TerminateResponse\x12E\n" +
+	"\x04Kill\x12\x1d.muxpost.tmuxd.v1.KillRequest\x1a\x1e.muxpost.tmuxd.v1.KillResponse\x12b\n" +
+	"\fListSessions\x12%.muxpost.tmuxd.v1.ListSessionsRequest\x1a&.muxpost.tmuxd.v1.ListSessionsResponse\"\x03\x90\x02\x01\x12g\n" +
+	"\rWatchSessions\x12&.muxpost.tmuxd.v1.WatchSessionsRequest\x1a'.muxpost.tmuxd.v1.WatchSessionsResponse\"\x03\x90\x02\x010\x01\x12J\n" +
 	"\x04Info\x12\x1d.muxpost.tmuxd.v1.InfoRequest\x1a\x1e.muxpost.tmuxd.v1.InfoResponse\"\x03\x90\x02\x01B8Z6muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1;tmuxdv1b\x06proto3"
 
 var (
@@ -2454,86 +2086,117 @@ func file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP() []byte {
 	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescData
 }
 
-var file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_muxpost_tmuxd_v1_tmuxd_proto_goTypes = []any{
-	(State)(0),                    // 0: muxpost.tmuxd.v1.State
-	(Flag)(0),                     // 1: muxpost.tmuxd.v1.Flag
-	(Phase)(0),                    // 2: muxpost.tmuxd.v1.Phase
-	(Occupant)(0),                 // 3: muxpost.tmuxd.v1.Occupant
-	(Evidence)(0),                 // 4: muxpost.tmuxd.v1.Evidence
-	(HoldReason)(0),               // 5: muxpost.tmuxd.v1.HoldReason
-	(RefusalReason)(0),            // 6: muxpost.tmuxd.v1.RefusalReason
-	(*Incarnation)(nil),           // 7: muxpost.tmuxd.v1.Incarnation
-	(*Exit)(nil),                  // 8: muxpost.tmuxd.v1.Exit
-	(*SessionStateRequest)(nil),   // 9: muxpost.tmuxd.v1.SessionStateRequest
-	(*SessionStateResponse)(nil),  // 10: muxpost.tmuxd.v1.SessionStateResponse
-	(*SpawnRequest)(nil),          // 11: muxpost.tmuxd.v1.SpawnRequest
-	(*Fresh)(nil),                 // 12: muxpost.tmuxd.v1.Fresh
-	(*Resume)(nil),                // 13: muxpost.tmuxd.v1.Resume
-	(*Prompt)(nil),                // 14: muxpost.tmuxd.v1.Prompt
-	(*SpawnResponse)(nil),         // 15: muxpost.tmuxd.v1.SpawnResponse
-	(*Started)(nil),               // 16: muxpost.tmuxd.v1.Started
-	(*Occupied)(nil),              // 17: muxpost.tmuxd.v1.Occupied
-	(*NotStarted)(nil),            // 18: muxpost.tmuxd.v1.NotStarted
-	(*SpawnFailed)(nil),           // 19: muxpost.tmuxd.v1.SpawnFailed
-	(*PasteRequest)(nil),          // 20: muxpost.tmuxd.v1.PasteRequest
-	(*PasteResponse)(nil),         // 21: muxpost.tmuxd.v1.PasteResponse
-	(*Submitted)(nil),             // 22: muxpost.tmuxd.v1.Submitted
-	(*AlreadyDelivered)(nil),      // 23: muxpost.tmuxd.v1.AlreadyDelivered
-	(*Held)(nil),                  // 24: muxpost.tmuxd.v1.Held
-	(*Refused)(nil),               // 25: muxpost.tmuxd.v1.Refused
-	(*Unconfirmed)(nil),           // 26: muxpost.tmuxd.v1.Unconfirmed
-	(*InfoRequest)(nil),           // 27: muxpost.tmuxd.v1.InfoRequest
-	(*InfoResponse)(nil),          // 28: muxpost.tmuxd.v1.InfoResponse
-	(*HarnessInfo)(nil),           // 29: muxpost.tmuxd.v1.HarnessInfo
-	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
+	(Occupant)(0),                  // 0: muxpost.tmuxd.v1.Occupant
+	(Evidence)(0),                  // 1: muxpost.tmuxd.v1.Evidence
+	(HoldReason)(0),                // 2: muxpost.tmuxd.v1.HoldReason
+	(*SessionStateRequest)(nil),    // 3: muxpost.tmuxd.v1.SessionStateRequest
+	(*SessionStateResponse)(nil),   // 4: muxpost.tmuxd.v1.SessionStateResponse
+	(*SpawnRequest)(nil),           // 5: muxpost.tmuxd.v1.SpawnRequest
+	(*Fresh)(nil),                  // 6: muxpost.tmuxd.v1.Fresh
+	(*Resume)(nil),                 // 7: muxpost.tmuxd.v1.Resume
+	(*Prompt)(nil),                 // 8: muxpost.tmuxd.v1.Prompt
+	(*SpawnResponse)(nil),          // 9: muxpost.tmuxd.v1.SpawnResponse
+	(*Started)(nil),                // 10: muxpost.tmuxd.v1.Started
+	(*Occupied)(nil),               // 11: muxpost.tmuxd.v1.Occupied
+	(*NotStarted)(nil),             // 12: muxpost.tmuxd.v1.NotStarted
+	(*SpawnFailed)(nil),            // 13: muxpost.tmuxd.v1.SpawnFailed
+	(*PasteRequest)(nil),           // 14: muxpost.tmuxd.v1.PasteRequest
+	(*PasteResponse)(nil),          // 15: muxpost.tmuxd.v1.PasteResponse
+	(*Submitted)(nil),              // 16: muxpost.tmuxd.v1.Submitted
+	(*AlreadyDelivered)(nil),       // 17: muxpost.tmuxd.v1.AlreadyDelivered
+	(*Held)(nil),                   // 18: muxpost.tmuxd.v1.Held
+	(*Unconfirmed)(nil),            // 19: muxpost.tmuxd.v1.Unconfirmed
+	(*InfoRequest)(nil),            // 20: muxpost.tmuxd.v1.InfoRequest
+	(*InfoResponse)(nil),           // 21: muxpost.tmuxd.v1.InfoResponse
+	(*SessionCounts)(nil),          // 22: muxpost.tmuxd.v1.SessionCounts
+	(*HarnessInfo)(nil),            // 23: muxpost.tmuxd.v1.HarnessInfo
+	(*durationpb.Duration)(nil),    // 24: google.protobuf.Duration
+	(State)(0),                     // 25: muxpost.tmuxd.v1.State
+	(Flag)(0),                      // 26: muxpost.tmuxd.v1.Flag
+	(*Incarnation)(nil),            // 27: muxpost.tmuxd.v1.Incarnation
+	(*Exit)(nil),                   // 28: muxpost.tmuxd.v1.Exit
+	(Phase)(0),                     // 29: muxpost.tmuxd.v1.Phase
+	(*Refused)(nil),                // 30: muxpost.tmuxd.v1.Refused
+	(*SessionExistsRequest)(nil),   // 31: muxpost.tmuxd.v1.SessionExistsRequest
+	(*SessionMayTalkRequest)(nil),  // 32: muxpost.tmuxd.v1.SessionMayTalkRequest
+	(*RaiseFenceRequest)(nil),      // 33: muxpost.tmuxd.v1.RaiseFenceRequest
+	(*CaptureRequest)(nil),         // 34: muxpost.tmuxd.v1.CaptureRequest
+	(*TerminateRequest)(nil),       // 35: muxpost.tmuxd.v1.TerminateRequest
+	(*KillRequest)(nil),            // 36: muxpost.tmuxd.v1.KillRequest
+	(*ListSessionsRequest)(nil),    // 37: muxpost.tmuxd.v1.ListSessionsRequest
+	(*WatchSessionsRequest)(nil),   // 38: muxpost.tmuxd.v1.WatchSessionsRequest
+	(*SessionExistsResponse)(nil),  // 39: muxpost.tmuxd.v1.SessionExistsResponse
+	(*SessionMayTalkResponse)(nil), // 40: muxpost.tmuxd.v1.SessionMayTalkResponse
+	(*RaiseFenceResponse)(nil),     // 41: muxpost.tmuxd.v1.RaiseFenceResponse
+	(*CaptureResponse)(nil),        // 42: muxpost.tmuxd.v1.CaptureResponse
+	(*TerminateResponse)(nil),      // 43: muxpost.tmuxd.v1.TerminateResponse
+	(*KillResponse)(nil),           // 44: muxpost.tmuxd.v1.KillResponse
+	(*ListSessionsResponse)(nil),   // 45: muxpost.tmuxd.v1.ListSessionsResponse
+	(*WatchSessionsResponse)(nil),  // 46: muxpost.tmuxd.v1.WatchSessionsResponse
 }
 var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
-	30, // 0: muxpost.tmuxd.v1.Incarnation.server_started:type_name -> google.protobuf.Timestamp
-	30, // 1: muxpost.tmuxd.v1.Exit.at:type_name -> google.protobuf.Timestamp
-	0,  // 2: muxpost.tmuxd.v1.SessionStateResponse.state:type_name -> muxpost.tmuxd.v1.State
-	1,  // 3: muxpost.tmuxd.v1.SessionStateResponse.flags:type_name -> muxpost.tmuxd.v1.Flag
-	7,  // 4: muxpost.tmuxd.v1.SessionStateResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	8,  // 5: muxpost.tmuxd.v1.SessionStateResponse.exit:type_name -> muxpost.tmuxd.v1.Exit
-	2,  // 6: muxpost.tmuxd.v1.SessionStateResponse.delivery_phase:type_name -> muxpost.tmuxd.v1.Phase
-	12, // 7: muxpost.tmuxd.v1.SpawnRequest.fresh:type_name -> muxpost.tmuxd.v1.Fresh
-	13, // 8: muxpost.tmuxd.v1.SpawnRequest.resume:type_name -> muxpost.tmuxd.v1.Resume
-	14, // 9: muxpost.tmuxd.v1.SpawnRequest.prompt:type_name -> muxpost.tmuxd.v1.Prompt
-	31, // 10: muxpost.tmuxd.v1.SpawnRequest.timeout:type_name -> google.protobuf.Duration
-	16, // 11: muxpost.tmuxd.v1.SpawnResponse.started:type_name -> muxpost.tmuxd.v1.Started
-	17, // 12: muxpost.tmuxd.v1.SpawnResponse.occupied:type_name -> muxpost.tmuxd.v1.Occupied
-	18, // 13: muxpost.tmuxd.v1.SpawnResponse.not_started:type_name -> muxpost.tmuxd.v1.NotStarted
-	19, // 14: muxpost.tmuxd.v1.SpawnResponse.failed:type_name -> muxpost.tmuxd.v1.SpawnFailed
-	7,  // 15: muxpost.tmuxd.v1.Started.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	2,  // 16: muxpost.tmuxd.v1.Started.prompt_phase:type_name -> muxpost.tmuxd.v1.Phase
-	3,  // 17: muxpost.tmuxd.v1.Occupied.occupant:type_name -> muxpost.tmuxd.v1.Occupant
-	7,  // 18: muxpost.tmuxd.v1.Occupied.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	8,  // 19: muxpost.tmuxd.v1.NotStarted.exit:type_name -> muxpost.tmuxd.v1.Exit
-	31, // 20: muxpost.tmuxd.v1.PasteRequest.timeout:type_name -> google.protobuf.Duration
-	7,  // 21: muxpost.tmuxd.v1.PasteResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	22, // 22: muxpost.tmuxd.v1.PasteResponse.submitted:type_name -> muxpost.tmuxd.v1.Submitted
-	23, // 23: muxpost.tmuxd.v1.PasteResponse.already_delivered:type_name -> muxpost.tmuxd.v1.AlreadyDelivered
-	24, // 24: muxpost.tmuxd.v1.PasteResponse.held:type_name -> muxpost.tmuxd.v1.Held
-	25, // 25: muxpost.tmuxd.v1.PasteResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
-	26, // 26: muxpost.tmuxd.v1.PasteResponse.unconfirmed:type_name -> muxpost.tmuxd.v1.Unconfirmed
-	4,  // 27: muxpost.tmuxd.v1.Submitted.evidence:type_name -> muxpost.tmuxd.v1.Evidence
-	4,  // 28: muxpost.tmuxd.v1.AlreadyDelivered.evidence:type_name -> muxpost.tmuxd.v1.Evidence
-	5,  // 29: muxpost.tmuxd.v1.Held.reason:type_name -> muxpost.tmuxd.v1.HoldReason
-	6,  // 30: muxpost.tmuxd.v1.Refused.reason:type_name -> muxpost.tmuxd.v1.RefusalReason
-	2,  // 31: muxpost.tmuxd.v1.Unconfirmed.phase:type_name -> muxpost.tmuxd.v1.Phase
-	29, // 32: muxpost.tmuxd.v1.InfoResponse.harnesses:type_name -> muxpost.tmuxd.v1.HarnessInfo
-	9,  // 33: muxpost.tmuxd.v1.TmuxdService.SessionState:input_type -> muxpost.tmuxd.v1.SessionStateRequest
-	11, // 34: muxpost.tmuxd.v1.TmuxdService.Spawn:input_type -> muxpost.tmuxd.v1.SpawnRequest
-	20, // 35: muxpost.tmuxd.v1.TmuxdService.Paste:input_type -> muxpost.tmuxd.v1.PasteRequest
-	27, // 36: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
-	10, // 37: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
-	15, // 38: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
-	21, // 39: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
-	28, // 40: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
-	37, // [37:41] is the sub-list for method output_type
-	33, // [33:37] is the sub-list for method input_type
+	24, // 0: muxpost.tmuxd.v1.SessionStateRequest.max_staleness:type_name -> google.protobuf.Duration
+	25, // 1: muxpost.tmuxd.v1.SessionStateResponse.state:type_name -> muxpost.tmuxd.v1.State
+	26, // 2: muxpost.tmuxd.v1.SessionStateResponse.flags:type_name -> muxpost.tmuxd.v1.Flag
+	27, // 3: muxpost.tmuxd.v1.SessionStateResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	28, // 4: muxpost.tmuxd.v1.SessionStateResponse.exit:type_name -> muxpost.tmuxd.v1.Exit
+	29, // 5: muxpost.tmuxd.v1.SessionStateResponse.delivery_phase:type_name -> muxpost.tmuxd.v1.Phase
+	24, // 6: muxpost.tmuxd.v1.SessionStateResponse.age:type_name -> google.protobuf.Duration
+	6,  // 7: muxpost.tmuxd.v1.SpawnRequest.fresh:type_name -> muxpost.tmuxd.v1.Fresh
+	7,  // 8: muxpost.tmuxd.v1.SpawnRequest.resume:type_name -> muxpost.tmuxd.v1.Resume
+	8,  // 9: muxpost.tmuxd.v1.SpawnRequest.prompt:type_name -> muxpost.tmuxd.v1.Prompt
+	24, // 10: muxpost.tmuxd.v1.SpawnRequest.timeout:type_name -> google.protobuf.Duration
+	10, // 11: muxpost.tmuxd.v1.SpawnResponse.started:type_name -> muxpost.tmuxd.v1.Started
+	11, // 12: muxpost.tmuxd.v1.SpawnResponse.occupied:type_name -> muxpost.tmuxd.v1.Occupied
+	12, // 13: muxpost.tmuxd.v1.SpawnResponse.not_started:type_name -> muxpost.tmuxd.v1.NotStarted
+	13, // 14: muxpost.tmuxd.v1.SpawnResponse.failed:type_name -> muxpost.tmuxd.v1.SpawnFailed
+	27, // 15: muxpost.tmuxd.v1.Started.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	29, // 16: muxpost.tmuxd.v1.Started.prompt_phase:type_name -> muxpost.tmuxd.v1.Phase
+	0,  // 17: muxpost.tmuxd.v1.Occupied.occupant:type_name -> muxpost.tmuxd.v1.Occupant
+	27, // 18: muxpost.tmuxd.v1.Occupied.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	28, // 19: muxpost.tmuxd.v1.NotStarted.exit:type_name -> muxpost.tmuxd.v1.Exit
+	24, // 20: muxpost.tmuxd.v1.PasteRequest.timeout:type_name -> google.protobuf.Duration
+	27, // 21: muxpost.tmuxd.v1.PasteResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	16, // 22: muxpost.tmuxd.v1.PasteResponse.submitted:type_name -> muxpost.tmuxd.v1.Submitted
+	17, // 23: muxpost.tmuxd.v1.PasteResponse.already_delivered:type_name -> muxpost.tmuxd.v1.AlreadyDelivered
+	18, // 24: muxpost.tmuxd.v1.PasteResponse.held:type_name -> muxpost.tmuxd.v1.Held
+	30, // 25: muxpost.tmuxd.v1.PasteResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
+	19, // 26: muxpost.tmuxd.v1.PasteResponse.unconfirmed:type_name -> muxpost.tmuxd.v1.Unconfirmed
+	1,  // 27: muxpost.tmuxd.v1.Submitted.evidence:type_name -> muxpost.tmuxd.v1.Evidence
+	1,  // 28: muxpost.tmuxd.v1.AlreadyDelivered.evidence:type_name -> muxpost.tmuxd.v1.Evidence
+	2,  // 29: muxpost.tmuxd.v1.Held.reason:type_name -> muxpost.tmuxd.v1.HoldReason
+	29, // 30: muxpost.tmuxd.v1.Unconfirmed.phase:type_name -> muxpost.tmuxd.v1.Phase
+	23, // 31: muxpost.tmuxd.v1.InfoResponse.harnesses:type_name -> muxpost.tmuxd.v1.HarnessInfo
+	22, // 32: muxpost.tmuxd.v1.InfoResponse.sessions:type_name -> muxpost.tmuxd.v1.SessionCounts
+	3,  // 33: muxpost.tmuxd.v1.TmuxdService.SessionState:input_type -> muxpost.tmuxd.v1.SessionStateRequest
+	5,  // 34: muxpost.tmuxd.v1.TmuxdService.Spawn:input_type -> muxpost.tmuxd.v1.SpawnRequest
+	14, // 35: muxpost.tmuxd.v1.TmuxdService.Paste:input_type -> muxpost.tmuxd.v1.PasteRequest
+	31, // 36: muxpost.tmuxd.v1.TmuxdService.SessionExists:input_type -> muxpost.tmuxd.v1.SessionExistsRequest
+	32, // 37: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:input_type -> muxpost.tmuxd.v1.SessionMayTalkRequest
+	33, // 38: muxpost.tmuxd.v1.TmuxdService.RaiseFence:input_type -> muxpost.tmuxd.v1.RaiseFenceRequest
+	34, // 39: muxpost.tmuxd.v1.TmuxdService.Capture:input_type -> muxpost.tmuxd.v1.CaptureRequest
+	35, // 40: muxpost.tmuxd.v1.TmuxdService.Terminate:input_type -> muxpost.tmuxd.v1.TerminateRequest
+	36, // 41: muxpost.tmuxd.v1.TmuxdService.Kill:input_type -> muxpost.tmuxd.v1.KillRequest
+	37, // 42: muxpost.tmuxd.v1.TmuxdService.ListSessions:input_type -> muxpost.tmuxd.v1.ListSessionsRequest
+	38, // 43: muxpost.tmuxd.v1.TmuxdService.WatchSessions:input_type -> muxpost.tmuxd.v1.WatchSessionsRequest
+	20, // 44: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
+	4,  // 45: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
+	9,  // 46: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
+	15, // 47: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
+	39, // 48: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
+	40, // 49: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
+	41, // 50: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
+	42, // 51: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
+	43, // 52: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
+	44, // 53: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
+	45, // 54: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
+	46, // 55: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
+	21, // 56: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
+	45, // [45:57] is the sub-list for method output_type
+	33, // [33:45] is the sub-list for method input_type
 	33, // [33:33] is the sub-list for extension type_name
 	33, // [33:33] is the sub-list for extension extendee
 	0,  // [0:33] is the sub-list for field type_name
@@ -2544,21 +2207,19 @@ func file_muxpost_tmuxd_v1_tmuxd_proto_init() {
 	if File_muxpost_tmuxd_v1_tmuxd_proto != nil {
 		return
 	}
-	file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[1].OneofWrappers = []any{
-		(*Exit_Code)(nil),
-		(*Exit_Signal)(nil),
-	}
-	file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[4].OneofWrappers = []any{
+	file_muxpost_tmuxd_v1_session_proto_init()
+	file_muxpost_tmuxd_v1_sessions_proto_init()
+	file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[2].OneofWrappers = []any{
 		(*SpawnRequest_Fresh)(nil),
 		(*SpawnRequest_Resume)(nil),
 	}
-	file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[8].OneofWrappers = []any{
+	file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[6].OneofWrappers = []any{
 		(*SpawnResponse_Started)(nil),
 		(*SpawnResponse_Occupied)(nil),
 		(*SpawnResponse_NotStarted)(nil),
 		(*SpawnResponse_Failed)(nil),
 	}
-	file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[14].OneofWrappers = []any{
+	file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[12].OneofWrappers = []any{
 		(*PasteResponse_Submitted)(nil),
 		(*PasteResponse_AlreadyDelivered)(nil),
 		(*PasteResponse_Held)(nil),
@@ -2570,8 +2231,8 @@ func file_muxpost_tmuxd_v1_tmuxd_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc), len(file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   23,
+			NumEnums:      3,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,10 +24,18 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	TmuxdService_SessionState_FullMethodName = "/muxpost.tmuxd.v1.TmuxdService/SessionState"
-	TmuxdService_Spawn_FullMethodName        = "/muxpost.tmuxd.v1.TmuxdService/Spawn"
-	TmuxdService_Paste_FullMethodName        = "/muxpost.tmuxd.v1.TmuxdService/Paste"
-	TmuxdService_Info_FullMethodName         = "/muxpost.tmuxd.v1.TmuxdService/Info"
+	TmuxdService_SessionState_FullMethodName   = "/muxpost.tmuxd.v1.TmuxdService/SessionState"
+	TmuxdService_Spawn_FullMethodName          = "/muxpost.tmuxd.v1.TmuxdService/Spawn"
+	TmuxdService_Paste_FullMethodName          = "/muxpost.tmuxd.v1.TmuxdService/Paste"
+	TmuxdService_SessionExists_FullMethodName  = "/muxpost.tmuxd.v1.TmuxdService/SessionExists"
+	TmuxdService_SessionMayTalk_FullMethodName = "/muxpost.tmuxd.v1.TmuxdService/SessionMayTalk"
+	TmuxdService_RaiseFence_FullMethodName     = "/muxpost.tmuxd.v1.TmuxdService/RaiseFence"
+	TmuxdService_Capture_FullMethodName        = "/muxpost.tmuxd.v1.TmuxdService/Capture"
+	TmuxdService_Terminate_FullMethodName      = "/muxpost.tmuxd.v1.TmuxdService/Terminate"
+	TmuxdService_Kill_FullMethodName           = "/muxpost.tmuxd.v1.TmuxdService/Kill"
+	TmuxdService_ListSessions_FullMethodName   = "/muxpost.tmuxd.v1.TmuxdService/ListSessions"
+	TmuxdService_WatchSessions_FullMethodName  = "/muxpost.tmuxd.v1.TmuxdService/WatchSessions"
+	TmuxdService_Info_FullMethodName           = "/muxpost.tmuxd.v1.TmuxdService/Info"
 )
 
 // TmuxdServiceClient is the client API for TmuxdService service.
@@ -45,6 +53,28 @@ type TmuxdServiceClient interface {
 	// Paste puts one delivery into the agent of a work item and submits it. A repeat with the same delivery id goes on where the
 	// first stopped; the text is never typed twice. Paste never waits for a person: it answers held.
 	Paste(ctx context.Context, in *PasteRequest, opts ...grpc.CallOption) (*PasteResponse, error)
+	// SessionExists says whether a session of the work item's name is there, in one round trip that reads no panes. It is the
+	// reader for whoever wants to attach or to end a session; whether the agent lives is SessionState's to say.
+	SessionExists(ctx context.Context, in *SessionExistsRequest, opts ...grpc.CallOption) (*SessionExistsResponse, error)
+	// SessionMayTalk says, in one round trip, whether a delivery may be tried at the session. A server that does not answer may be
+	// talked to: a guarded paste is tried there, and types nothing where it must not.
+	SessionMayTalk(ctx context.Context, in *SessionMayTalkRequest, opts ...grpc.CallOption) (*SessionMayTalkResponse, error)
+	// RaiseFence gives the host a floor: a mutation under an older fencing token is refused from then on, for every session. The floor
+	// never sinks, and outlives tmuxd.
+	RaiseFence(ctx context.Context, in *RaiseFenceRequest, opts ...grpc.CallOption) (*RaiseFenceResponse, error)
+	// Capture reads what the agent's pane shows, and as much of its scrollback as is asked for. It changes nothing.
+	Capture(ctx context.Context, in *CaptureRequest, opts ...grpc.CallOption) (*CaptureResponse, error)
+	// Terminate ends the agent of one incarnation and everything that it started: TERM, a time of grace, KILL, verified. What its pane
+	// showed is retained until the name is used again or the remains are cleared. Nothing else is ever ended by tmuxd while it lives.
+	Terminate(ctx context.Context, in *TerminateRequest, opts ...grpc.CallOption) (*TerminateResponse, error)
+	// Kill removes a session: the remains of an incarnation that is proven dead, or, with force, the one that is named, alive or not,
+	// with everything else that lives in it.
+	Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillResponse, error)
+	// ListSessions lists the sessions that this host knows, by name.
+	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
+	// WatchSessions streams what changes in the sessions of this host, beginning with what is known. A reader that is too slow is told
+	// that it missed something, and goes on with the newest.
+	WatchSessions(ctx context.Context, in *WatchSessionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionsResponse], error)
 	// Info says what this host is and what it can run.
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
 }
@@ -87,6 +117,95 @@ func (c *tmuxdServiceClient) Paste(ctx context.Context, in *PasteRequest, opts .
 	return out, nil
 }
 
+func (c *tmuxdServiceClient) SessionExists(ctx context.Context, in *SessionExistsRequest, opts ...grpc.CallOption) (*SessionExistsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionExistsResponse)
+	err := c.cc.Invoke(ctx, TmuxdService_SessionExists_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *tmuxdServiceClient) SessionMayTalk(ctx context.Context, in *SessionMayTalkRequest, opts ...grpc.CallOption) (*SessionMayTalkResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionMayTalkResponse)
+	err := c.cc.Invoke(ctx, TmuxdService_SessionMayTalk_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *tmuxdServiceClient) RaiseFence(ctx context.Context, in *RaiseFenceRequest, opts ...grpc.CallOption) (*RaiseFenceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RaiseFenceResponse)
+	err := c.cc.Invoke(ctx, TmuxdService_RaiseFence_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *tmuxdServiceClient) Capture(ctx context.Context, in *CaptureRequest, opts ...grpc.CallOption) (*CaptureResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CaptureResponse)
+	err := c.cc.Invoke(ctx, TmuxdService_Capture_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *tmuxdServiceClient) Terminate(ctx context.Context, in *TerminateRequest, opts ...grpc.CallOption) (*TerminateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TerminateResponse)
+	err := c.cc.Invoke(ctx, TmuxdService_Terminate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *tmuxdServiceClient) Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(KillResponse)
+	err := c.cc.Invoke(ctx, TmuxdService_Kill_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *tmuxdServiceClient) ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSessionsResponse)
+	err := c.cc.Invoke(ctx, TmuxdService_ListSessions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *tmuxdServiceClient) WatchSessions(ctx context.Context, in *WatchSessionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &TmuxdService_ServiceDesc.Streams[0], TmuxdService_WatchSessions_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchSessionsRequest, WatchSessionsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type TmuxdService_WatchSessionsClient = grpc.ServerStreamingClient[WatchSessionsResponse]
+
 func (c *tmuxdServiceClient) Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(InfoResponse)
@@ -112,6 +231,28 @@ type TmuxdServiceServer interface {
 	// Paste puts one delivery into the agent of a work item and submits it. A repeat with the same delivery id goes on where the
 	// first stopped; the text is never typed twice. Paste never waits for a person: it answers held.
 	Paste(context.Context, *PasteRequest) (*PasteResponse, error)
+	// SessionExists says whether a session of the work item's name is there, in one round trip that reads no panes. It is the
+	// reader for whoever wants to attach or to end a session; whether the agent lives is SessionState's to say.
+	SessionExists(context.Context, *SessionExistsRequest) (*SessionExistsResponse, error)
+	// SessionMayTalk says, in one round trip, whether a delivery may be tried at the session. A server that does not answer may be
+	// talked to: a guarded paste is tried there, and types nothing where it must not.
+	SessionMayTalk(context.Context, *SessionMayTalkRequest) (*SessionMayTalkResponse, error)
+	// RaiseFence gives the host a floor: a mutation under an older fencing token is refused from then on, for every session. The floor
+	// never sinks, and outlives tmuxd.
+	RaiseFence(context.Context, *RaiseFenceRequest) (*RaiseFenceResponse, error)
+	// Capture reads what the agent's pane shows, and as much of its scrollback as is asked for. It changes nothing.
+	Capture(context.Context, *CaptureRequest) (*CaptureResponse, error)
+	// Terminate ends the agent of one incarnation and everything that it started: TERM, a time of grace, KILL, verified. What its pane
+	// showed is retained until the name is used again or the remains are cleared. Nothing else is ever ended by tmuxd while it lives.
+	Terminate(context.Context, *TerminateRequest) (*TerminateResponse, error)
+	// Kill removes a session: the remains of an incarnation that is proven dead, or, with force, the one that is named, alive or not,
+	// with everything else that lives in it.
+	Kill(context.Context, *KillRequest) (*KillResponse, error)
+	// ListSessions lists the sessions that this host knows, by name.
+	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
+	// WatchSessions streams what changes in the sessions of this host, beginning with what is known. A reader that is too slow is told
+	// that it missed something, and goes on with the newest.
+	WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error
 	// Info says what this host is and what it can run.
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
 	mustEmbedUnimplementedTmuxdServiceServer()
@@ -132,6 +273,30 @@ func (UnimplementedTmuxdServiceServer) Spawn(context.Context, *SpawnRequest) (*S
 }
 func (UnimplementedTmuxdServiceServer) Paste(context.Context, *PasteRequest) (*PasteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Paste not implemented")
+}
+func (UnimplementedTmuxdServiceServer) SessionExists(context.Context, *SessionExistsRequest) (*SessionExistsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SessionExists not implemented")
+}
+func (UnimplementedTmuxdServiceServer) SessionMayTalk(context.Context, *SessionMayTalkRequest) (*SessionMayTalkResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SessionMayTalk not implemented")
+}
+func (UnimplementedTmuxdServiceServer) RaiseFence(context.Context, *RaiseFenceRequest) (*RaiseFenceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RaiseFence not implemented")
+}
+func (UnimplementedTmuxdServiceServer) Capture(context.Context, *CaptureRequest) (*CaptureResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Capture not implemented")
+}
+func (UnimplementedTmuxdServiceServer) Terminate(context.Context, *TerminateRequest) (*TerminateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Terminate not implemented")
+}
+func (UnimplementedTmuxdServiceServer) Kill(context.Context, *KillRequest) (*KillResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Kill not implemented")
+}
+func (UnimplementedTmuxdServiceServer) ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSessions not implemented")
+}
+func (UnimplementedTmuxdServiceServer) WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchSessions not implemented")
 }
 func (UnimplementedTmuxdServiceServer) Info(context.Context, *InfoRequest) (*InfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Info not implemented")
@@ -211,6 +376,143 @@ func _TmuxdService_Paste_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TmuxdService_SessionExists_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionExistsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TmuxdServiceServer).SessionExists(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TmuxdService_SessionExists_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TmuxdServiceServer).SessionExists(ctx, req.(*SessionExistsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TmuxdService_SessionMayTalk_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionMayTalkRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TmuxdServiceServer).SessionMayTalk(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TmuxdService_SessionMayTalk_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TmuxdServiceServer).SessionMayTalk(ctx, req.(*SessionMayTalkRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TmuxdService_RaiseFence_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RaiseFenceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TmuxdServiceServer).RaiseFence(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TmuxdService_RaiseFence_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TmuxdServiceServer).RaiseFence(ctx, req.(*RaiseFenceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TmuxdService_Capture_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CaptureRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TmuxdServiceServer).Capture(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TmuxdService_Capture_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TmuxdServiceServer).Capture(ctx, req.(*CaptureRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TmuxdService_Terminate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TerminateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TmuxdServiceServer).Terminate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TmuxdService_Terminate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TmuxdServiceServer).Terminate(ctx, req.(*TerminateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TmuxdService_Kill_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(KillRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TmuxdServiceServer).Kill(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TmuxdService_Kill_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TmuxdServiceServer).Kill(ctx, req.(*KillRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TmuxdService_ListSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSessionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TmuxdServiceServer).ListSessions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TmuxdService_ListSessions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TmuxdServiceServer).ListSessions(ctx, req.(*ListSessionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TmuxdService_WatchSessions_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchSessionsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(TmuxdServiceServer).WatchSessions(m, &grpc.GenericServerStream[WatchSessionsRequest, WatchSessionsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type TmuxdService_WatchSessionsServer = grpc.ServerStreamingServer[WatchSessionsResponse]
+
 func _TmuxdService_Info_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(InfoRequest)
 	if err := dec(in); err != nil {
@@ -249,10 +551,44 @@ var TmuxdService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _TmuxdService_Paste_Handler,
 		},
 		{
+			MethodName: "SessionExists",
+			Handler:    _TmuxdService_SessionExists_Handler,
+		},
+		{
+			MethodName: "SessionMayTalk",
+			Handler:    _TmuxdService_SessionMayTalk_Handler,
+		},
+		{
+			MethodName: "RaiseFence",
+			Handler:    _TmuxdService_RaiseFence_Handler,
+		},
+		{
+			MethodName: "Capture",
+			Handler:    _TmuxdService_Capture_Handler,
+		},
+		{
+			MethodName: "Terminate",
+			Handler:    _TmuxdService_Terminate_Handler,
+		},
+		{
+			MethodName: "Kill",
+			Handler:    _TmuxdService_Kill_Handler,
+		},
+		{
+			MethodName: "ListSessions",
+			Handler:    _TmuxdService_ListSessions_Handler,
+		},
+		{
 			MethodName: "Info",
 			Handler:    _TmuxdService_Info_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchSessions",
+			Handler:       _TmuxdService_WatchSessions_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "muxpost/tmuxd/v1/tmuxd.proto",
 }

@@ -34,6 +34,23 @@ const (
 	TmuxdServiceSpawnProcedure = "/muxpost.tmuxd.v1.TmuxdService/Spawn"
 	// TmuxdServicePasteProcedure is the procedure name of the TmuxdService's Paste RPC.
 	TmuxdServicePasteProcedure = "/muxpost.tmuxd.v1.TmuxdService/Paste"
+	// TmuxdServiceSessionExistsProcedure is the procedure name of the TmuxdService's SessionExists RPC.
+	TmuxdServiceSessionExistsProcedure = "/muxpost.tmuxd.v1.TmuxdService/SessionExists"
+	// TmuxdServiceSessionMayTalkProcedure is the procedure name of the TmuxdService's SessionMayTalk
+	// RPC.
+	TmuxdServiceSessionMayTalkProcedure = "/muxpost.tmuxd.v1.TmuxdService/SessionMayTalk"
+	// TmuxdServiceRaiseFenceProcedure is the procedure name of the TmuxdService's RaiseFence RPC.
+	TmuxdServiceRaiseFenceProcedure = "/muxpost.tmuxd.v1.TmuxdService/RaiseFence"
+	// TmuxdServiceCaptureProcedure is the procedure name of the TmuxdService's Capture RPC.
+	TmuxdServiceCaptureProcedure = "/muxpost.tmuxd.v1.TmuxdService/Capture"
+	// TmuxdServiceTerminateProcedure is the procedure name of the TmuxdService's Terminate RPC.
+	TmuxdServiceTerminateProcedure = "/muxpost.tmuxd.v1.TmuxdService/Terminate"
+	// TmuxdServiceKillProcedure is the procedure name of the TmuxdService's Kill RPC.
+	TmuxdServiceKillProcedure = "/muxpost.tmuxd.v1.TmuxdService/Kill"
+	// TmuxdServiceListSessionsProcedure is the procedure name of the TmuxdService's ListSessions RPC.
+	TmuxdServiceListSessionsProcedure = "/muxpost.tmuxd.v1.TmuxdService/ListSessions"
+	// TmuxdServiceWatchSessionsProcedure is the procedure name of the TmuxdService's WatchSessions RPC.
+	TmuxdServiceWatchSessionsProcedure = "/muxpost.tmuxd.v1.TmuxdService/WatchSessions"
 	// TmuxdServiceInfoProcedure is the procedure name of the TmuxdService's Info RPC.
 	TmuxdServiceInfoProcedure = "/muxpost.tmuxd.v1.TmuxdService/Info"
 )
@@ -61,6 +78,67 @@ var (
 			Procedure:  TmuxdServicePasteProcedure,
 		}
 	})
+	tmuxdServiceSessionExistsSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("SessionExists"),
+			Procedure:        TmuxdServiceSessionExistsProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
+	tmuxdServiceSessionMayTalkSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("SessionMayTalk"),
+			Procedure:        TmuxdServiceSessionMayTalkProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
+	tmuxdServiceRaiseFenceSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("RaiseFence"),
+			Procedure:  TmuxdServiceRaiseFenceProcedure,
+		}
+	})
+	tmuxdServiceCaptureSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("Capture"),
+			Procedure:        TmuxdServiceCaptureProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
+	tmuxdServiceTerminateSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("Terminate"),
+			Procedure:  TmuxdServiceTerminateProcedure,
+		}
+	})
+	tmuxdServiceKillSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("Kill"),
+			Procedure:  TmuxdServiceKillProcedure,
+		}
+	})
+	tmuxdServiceListSessionsSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("ListSessions"),
+			Procedure:        TmuxdServiceListSessionsProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
+	tmuxdServiceWatchSessionsSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeServer,
+			Schema:           v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("WatchSessions"),
+			Procedure:        TmuxdServiceWatchSessionsProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
 	tmuxdServiceInfoSpec = sync.OnceValue(func() connect.Spec {
 		return connect.Spec{
 			StreamType:       connect.StreamTypeUnary,
@@ -82,6 +160,28 @@ type TmuxdServiceClient interface {
 	// Paste puts one delivery into the agent of a work item and submits it. A repeat with the same delivery id goes on where the
 	// first stopped; the text is never typed twice. Paste never waits for a person: it answers held.
 	Paste(context.Context, *v1.PasteRequest) (*v1.PasteResponse, error)
+	// SessionExists says whether a session of the work item's name is there, in one round trip that reads no panes. It is the
+	// reader for whoever wants to attach or to end a session; whether the agent lives is SessionState's to say.
+	SessionExists(context.Context, *v1.SessionExistsRequest) (*v1.SessionExistsResponse, error)
+	// SessionMayTalk says, in one round trip, whether a delivery may be tried at the session. A server that does not answer may be
+	// talked to: a guarded paste is tried there, and types nothing where it must not.
+	SessionMayTalk(context.Context, *v1.SessionMayTalkRequest) (*v1.SessionMayTalkResponse, error)
+	// RaiseFence gives the host a floor: a mutation under an older fencing token is refused from then on, for every session. The floor
+	// never sinks, and outlives tmuxd.
+	RaiseFence(context.Context, *v1.RaiseFenceRequest) (*v1.RaiseFenceResponse, error)
+	// Capture reads what the agent's pane shows, and as much of its scrollback as is asked for. It changes nothing.
+	Capture(context.Context, *v1.CaptureRequest) (*v1.CaptureResponse, error)
+	// Terminate ends the agent of one incarnation and everything that it started: TERM, a time of grace, KILL, verified. What its pane
+	// showed is retained until the name is used again or the remains are cleared. Nothing else is ever ended by tmuxd while it lives.
+	Terminate(context.Context, *v1.TerminateRequest) (*v1.TerminateResponse, error)
+	// Kill removes a session: the remains of an incarnation that is proven dead, or, with force, the one that is named, alive or not,
+	// with everything else that lives in it.
+	Kill(context.Context, *v1.KillRequest) (*v1.KillResponse, error)
+	// ListSessions lists the sessions that this host knows, by name.
+	ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error)
+	// WatchSessions streams what changes in the sessions of this host, beginning with what is known. A reader that is too slow is told
+	// that it missed something, and goes on with the newest.
+	WatchSessions(context.Context, *v1.WatchSessionsRequest) (TmuxdServiceWatchSessionsClientStream, error)
 	// Info says what this host is and what it can run.
 	Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error)
 }
@@ -90,6 +190,27 @@ type TmuxdServiceClient interface {
 // service clients may share a single connect.Client.
 func NewTmuxdServiceClient(client *connect.Client) TmuxdServiceClient {
 	return &tmuxdServiceClient{client: client}
+}
+
+// TmuxdServiceWatchSessionsClientStream is the client stream for the TmuxdService's WatchSessions
+// RPC.
+type TmuxdServiceWatchSessionsClientStream struct {
+	stream connect.ClientStream
+}
+
+// Receive returns the next response message from the server.
+func (s TmuxdServiceWatchSessionsClientStream) Receive() (*v1.WatchSessionsResponse, error) {
+	var res v1.WatchSessionsResponse
+	if err := s.stream.Receive(&res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+// Close releases the stream's resources. It is idempotent and is typically deferred to clean up a
+// stream abandoned before io.EOF.
+func (s TmuxdServiceWatchSessionsClientStream) Close() error {
+	return s.stream.Close()
 }
 
 // TmuxdServiceHandler is an implementation of the muxpost.tmuxd.v1.TmuxdService service.
@@ -103,6 +224,28 @@ type TmuxdServiceHandler interface {
 	// Paste puts one delivery into the agent of a work item and submits it. A repeat with the same delivery id goes on where the
 	// first stopped; the text is never typed twice. Paste never waits for a person: it answers held.
 	Paste(context.Context, *v1.PasteRequest) (*v1.PasteResponse, error)
+	// SessionExists says whether a session of the work item's name is there, in one round trip that reads no panes. It is the
+	// reader for whoever wants to attach or to end a session; whether the agent lives is SessionState's to say.
+	SessionExists(context.Context, *v1.SessionExistsRequest) (*v1.SessionExistsResponse, error)
+	// SessionMayTalk says, in one round trip, whether a delivery may be tried at the session. A server that does not answer may be
+	// talked to: a guarded paste is tried there, and types nothing where it must not.
+	SessionMayTalk(context.Context, *v1.SessionMayTalkRequest) (*v1.SessionMayTalkResponse, error)
+	// RaiseFence gives the host a floor: a mutation under an older fencing token is refused from then on, for every session. The floor
+	// never sinks, and outlives tmuxd.
+	RaiseFence(context.Context, *v1.RaiseFenceRequest) (*v1.RaiseFenceResponse, error)
+	// Capture reads what the agent's pane shows, and as much of its scrollback as is asked for. It changes nothing.
+	Capture(context.Context, *v1.CaptureRequest) (*v1.CaptureResponse, error)
+	// Terminate ends the agent of one incarnation and everything that it started: TERM, a time of grace, KILL, verified. What its pane
+	// showed is retained until the name is used again or the remains are cleared. Nothing else is ever ended by tmuxd while it lives.
+	Terminate(context.Context, *v1.TerminateRequest) (*v1.TerminateResponse, error)
+	// Kill removes a session: the remains of an incarnation that is proven dead, or, with force, the one that is named, alive or not,
+	// with everything else that lives in it.
+	Kill(context.Context, *v1.KillRequest) (*v1.KillResponse, error)
+	// ListSessions lists the sessions that this host knows, by name.
+	ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error)
+	// WatchSessions streams what changes in the sessions of this host, beginning with what is known. A reader that is too slow is told
+	// that it missed something, and goes on with the newest.
+	WatchSessions(context.Context, *v1.WatchSessionsRequest, TmuxdServiceWatchSessionsServerStream) error
 	// Info says what this host is and what it can run.
 	Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error)
 }
@@ -115,8 +258,32 @@ func RegisterTmuxdServiceHandler(server *connect.Server, svc TmuxdServiceHandler
 		connect.Method{Spec: tmuxdServiceSessionStateSpec(), Handler: adapter.sessionState},
 		connect.Method{Spec: tmuxdServiceSpawnSpec(), Handler: adapter.spawn},
 		connect.Method{Spec: tmuxdServicePasteSpec(), Handler: adapter.paste},
+		connect.Method{Spec: tmuxdServiceSessionExistsSpec(), Handler: adapter.sessionExists},
+		connect.Method{Spec: tmuxdServiceSessionMayTalkSpec(), Handler: adapter.sessionMayTalk},
+		connect.Method{Spec: tmuxdServiceRaiseFenceSpec(), Handler: adapter.raiseFence},
+		connect.Method{Spec: tmuxdServiceCaptureSpec(), Handler: adapter.capture},
+		connect.Method{Spec: tmuxdServiceTerminateSpec(), Handler: adapter.terminate},
+		connect.Method{Spec: tmuxdServiceKillSpec(), Handler: adapter.kill},
+		connect.Method{Spec: tmuxdServiceListSessionsSpec(), Handler: adapter.listSessions},
+		connect.Method{Spec: tmuxdServiceWatchSessionsSpec(), Handler: adapter.watchSessions},
 		connect.Method{Spec: tmuxdServiceInfoSpec(), Handler: adapter.info},
 	)
+}
+
+// TmuxdServiceWatchSessionsServerStream is the server stream for the TmuxdService's WatchSessions
+// RPC.
+type TmuxdServiceWatchSessionsServerStream struct {
+	stream connect.ServerStream
+}
+
+// SendHeaders flushes the response headers without a message. The first Send does this implicitly.
+func (s TmuxdServiceWatchSessionsServerStream) SendHeaders() error {
+	return s.stream.SendHeaders()
+}
+
+// Send sends a response message to the client.
+func (s TmuxdServiceWatchSessionsServerStream) Send(res *v1.WatchSessionsResponse) error {
+	return s.stream.Send(res)
 }
 
 // UnimplementedTmuxdServiceHandler returns CodeUnimplemented from all methods.
@@ -132,6 +299,38 @@ func (UnimplementedTmuxdServiceHandler) Spawn(context.Context, *v1.SpawnRequest)
 
 func (UnimplementedTmuxdServiceHandler) Paste(context.Context, *v1.PasteRequest) (*v1.PasteResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.Paste is not implemented")
+}
+
+func (UnimplementedTmuxdServiceHandler) SessionExists(context.Context, *v1.SessionExistsRequest) (*v1.SessionExistsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.SessionExists is not implemented")
+}
+
+func (UnimplementedTmuxdServiceHandler) SessionMayTalk(context.Context, *v1.SessionMayTalkRequest) (*v1.SessionMayTalkResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.SessionMayTalk is not implemented")
+}
+
+func (UnimplementedTmuxdServiceHandler) RaiseFence(context.Context, *v1.RaiseFenceRequest) (*v1.RaiseFenceResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.RaiseFence is not implemented")
+}
+
+func (UnimplementedTmuxdServiceHandler) Capture(context.Context, *v1.CaptureRequest) (*v1.CaptureResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.Capture is not implemented")
+}
+
+func (UnimplementedTmuxdServiceHandler) Terminate(context.Context, *v1.TerminateRequest) (*v1.TerminateResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.Terminate is not implemented")
+}
+
+func (UnimplementedTmuxdServiceHandler) Kill(context.Context, *v1.KillRequest) (*v1.KillResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.Kill is not implemented")
+}
+
+func (UnimplementedTmuxdServiceHandler) ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.ListSessions is not implemented")
+}
+
+func (UnimplementedTmuxdServiceHandler) WatchSessions(context.Context, *v1.WatchSessionsRequest, TmuxdServiceWatchSessionsServerStream) error {
+	return connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.WatchSessions is not implemented")
 }
 
 func (UnimplementedTmuxdServiceHandler) Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error) {
@@ -164,6 +363,70 @@ func (c *tmuxdServiceClient) Paste(ctx context.Context, req *v1.PasteRequest) (*
 		return nil, err
 	}
 	return &res, nil
+}
+
+func (c *tmuxdServiceClient) SessionExists(ctx context.Context, req *v1.SessionExistsRequest) (*v1.SessionExistsResponse, error) {
+	var res v1.SessionExistsResponse
+	if err := c.client.CallUnary(ctx, tmuxdServiceSessionExistsSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *tmuxdServiceClient) SessionMayTalk(ctx context.Context, req *v1.SessionMayTalkRequest) (*v1.SessionMayTalkResponse, error) {
+	var res v1.SessionMayTalkResponse
+	if err := c.client.CallUnary(ctx, tmuxdServiceSessionMayTalkSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *tmuxdServiceClient) RaiseFence(ctx context.Context, req *v1.RaiseFenceRequest) (*v1.RaiseFenceResponse, error) {
+	var res v1.RaiseFenceResponse
+	if err := c.client.CallUnary(ctx, tmuxdServiceRaiseFenceSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *tmuxdServiceClient) Capture(ctx context.Context, req *v1.CaptureRequest) (*v1.CaptureResponse, error) {
+	var res v1.CaptureResponse
+	if err := c.client.CallUnary(ctx, tmuxdServiceCaptureSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *tmuxdServiceClient) Terminate(ctx context.Context, req *v1.TerminateRequest) (*v1.TerminateResponse, error) {
+	var res v1.TerminateResponse
+	if err := c.client.CallUnary(ctx, tmuxdServiceTerminateSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *tmuxdServiceClient) Kill(ctx context.Context, req *v1.KillRequest) (*v1.KillResponse, error) {
+	var res v1.KillResponse
+	if err := c.client.CallUnary(ctx, tmuxdServiceKillSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *tmuxdServiceClient) ListSessions(ctx context.Context, req *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error) {
+	var res v1.ListSessionsResponse
+	if err := c.client.CallUnary(ctx, tmuxdServiceListSessionsSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *tmuxdServiceClient) WatchSessions(ctx context.Context, req *v1.WatchSessionsRequest) (TmuxdServiceWatchSessionsClientStream, error) {
+	stream, err := c.client.CallServerStream(ctx, tmuxdServiceWatchSessionsSpec(), req)
+	if err != nil {
+		return TmuxdServiceWatchSessionsClientStream{}, err
+	}
+	return TmuxdServiceWatchSessionsClientStream{stream: stream}, nil
 }
 
 func (c *tmuxdServiceClient) Info(ctx context.Context, req *v1.InfoRequest) (*v1.InfoResponse, error) {
@@ -210,6 +473,98 @@ func (h tmuxdServiceHandler) paste(ctx context.Context, _ connect.Spec, stream c
 		return err
 	}
 	return stream.Send(res)
+}
+
+func (h tmuxdServiceHandler) sessionExists(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.SessionExistsRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.SessionExists(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h tmuxdServiceHandler) sessionMayTalk(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.SessionMayTalkRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.SessionMayTalk(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h tmuxdServiceHandler) raiseFence(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.RaiseFenceRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.RaiseFence(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h tmuxdServiceHandler) capture(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.CaptureRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.Capture(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h tmuxdServiceHandler) terminate(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.TerminateRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.Terminate(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h tmuxdServiceHandler) kill(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.KillRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.Kill(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h tmuxdServiceHandler) listSessions(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.ListSessionsRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.ListSessions(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h tmuxdServiceHandler) watchSessions(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.WatchSessionsRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	return h.svc.WatchSessions(ctx, &req, TmuxdServiceWatchSessionsServerStream{stream: stream})
 }
 
 func (h tmuxdServiceHandler) info(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
