@@ -131,6 +131,7 @@ func (r *rig) open() {
 // restart is a kill -9 of tmuxd and a new start: nothing in memory survives.
 func (r *rig) restart() {
 	r.t.Helper()
+	r.tmux.Close()
 	r.disk.Close()
 	r.open()
 }
@@ -152,6 +153,7 @@ func (r *rig) endServers() {
 			}
 		}
 	}
+	r.tmux.Close()
 	r.disk.Close()
 }
 
@@ -301,7 +303,7 @@ func (r *rig) leftPasted(id, text string) {
 	}
 	done, err := r.tmux.Paste(r.ctx(), r.item.Target(), g, host.Text{ID: id, Typed: typed(id, text),
 		Look: host.Look{Cursor: host.Cursor{X: screen.CursorX, Y: screen.CursorY}}, Ring: session.Ring{}.With(id, session.Pasted)})
-	if err != nil || !done {
+	if err != nil || done != host.Done {
 		r.t.Fatalf("%v %v", done, err)
 	}
 	r.until("the text shows", func() bool { return !strings.Contains(r.screen(), "› Ask fakeagent to do anything") })

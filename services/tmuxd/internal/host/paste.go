@@ -54,6 +54,7 @@ const (
 	HeldInputOff
 	HeldNotShown
 	HeldFrozen
+	HeldPerson
 	RefusedDead
 	RefusedAbsent
 	RefusedForeign
@@ -71,8 +72,8 @@ type PasteResult struct {
 	// Phase is the delivery's phase, with Unconfirmed.
 	Phase  session.Phase
 	Detail string
-	// changed is true when an act was refused only because the screen had moved on since the look: another look is worth it.
-	changed bool
+	// again is true when an act was refused only for what changes from moment to moment: another look is worth it.
+	again bool
 }
 
 const (
@@ -87,8 +88,10 @@ const (
 	// pasteTime bounds a paste whose caller sets no time; lastWords is kept of it for the answer.
 	pasteTime = 10 * time.Second
 	lastWords = 500 * time.Millisecond
-	// maxRefusals is how often a screen that moves on is looked at again.
-	maxRefusals = 3
+	// refusedTime is how long a screen that moves on is looked at again and again.
+	refusedTime = 3 * time.Second
+	// personTime is how long a person who types in an attached terminal is left alone.
+	personTime = 3 * time.Second
 	// minRows and minColumns are the smallest pane in which a composer can be read.
 	minRows, minColumns = 10, 40
 )
@@ -106,8 +109,8 @@ type pasting struct {
 	ring    session.Ring
 	// end is when nothing more is begun or waited for.
 	end time.Time
-	// refusals counts the acts that were refused because the screen had moved on.
-	refusals int
+	// refusedAt is when an act was first refused because the screen had moved on.
+	refusedAt time.Time
 }
 
 // until returns when a wait for d that starts now ends.
@@ -247,6 +250,8 @@ func (p *pasting) held(s Screen) (PasteResult, bool) {
 		return hold(HeldDraft, "the composer holds a draft"), true
 	case p.unread():
 		return hold(HeldFrozen, "the agent has not read what was typed before"), true
+	case s.LastKey.Known && s.LastKey.Ago < personTime:
+		return hold(HeldPerson, "somebody typed in an attached terminal just now"), true
 	}
 	return PasteResult{}, false
 }
@@ -266,19 +271,19 @@ func (p *pasting) typeText(ctx context.Context, screen Screen, again bool) (Past
 	}
 	failpoint.Hit("tmuxd.paste.intended")
 	ring := p.ring.With(id, session.Pasted)
-	done, err := p.act(ctx, func(ctx context.Context, g Guard) (bool, error) {
+	ruling, err := p.act(ctx, func(ctx context.Context, g Guard) (Ruling, error) {
 		return h.Tmux.Paste(ctx, p.target, g, Text{ID: id, Typed: p.typed, Again: again, Look: p.look(screen), Ring: ring})
 	})
 	failpoint.Hit("tmuxd.paste.typed")
 	if err != nil {
 		return PasteResult{}, err
 	}
-	if !done {
+	if ruling != Done {
 		// The answer is certain: nothing was typed, so nothing of it can have arrived.
 		if err := p.journal(p.ring.Phase(id), false); err != nil {
 			return PasteResult{}, err
 		}
-		return p.typeAgain(ctx, again)
+		return p.typeAgain(ctx, again, ruling)
 	}
 	p.ring = ring
 	if err := p.journal(session.Pasted, false); err != nil {
@@ -289,12 +294,11 @@ func (p *pasting) typeText(ctx context.Context, screen Screen, again bool) (Past
 }
 
 // typeAgain says why an act was refused. If it was only that the screen moved on (the agent drew it anew), it is looked at and tried again.
-func (p *pasting) typeAgain(ctx context.Context, again bool) (PasteResult, error) {
-	r, err := p.whyNot(ctx)
-	if err != nil || !r.changed || p.refusals >= maxRefusals {
+func (p *pasting) typeAgain(ctx context.Context, again bool, ruling Ruling) (PasteResult, error) {
+	r, err := p.whyNot(ctx, ruling)
+	if err != nil || !r.again || !p.mayRepeat() {
 		return r, err
 	}
-	p.refusals++
 	pause(ctx, tick)
 	screen, gone, err := p.capture(ctx)
 	if err != nil || gone != nil {
@@ -304,6 +308,14 @@ func (p *pasting) typeAgain(ctx context.Context, again bool) (PasteResult, error
 		return r, nil
 	}
 	return p.typeText(ctx, screen, again)
+}
+
+// mayRepeat says whether an act that was refused may be tried again: for a time, from the first refusal on.
+func (p *pasting) mayRepeat() bool {
+	if p.refusedAt.IsZero() {
+		p.refusedAt = time.Now()
+	}
+	return time.Since(p.refusedAt) < refusedTime && time.Now().Before(p.end)
 }
 
 // look is what must still hold of a screen inside the server.
@@ -355,22 +367,21 @@ func (p *pasting) submit(ctx context.Context, screen Screen, from session.Phase)
 	}
 	failpoint.Hit("tmuxd.paste.submitting")
 	ring := p.ring.With(id, session.Submitted)
-	done, err := p.act(ctx, func(ctx context.Context, g Guard) (bool, error) {
+	ruling, err := p.act(ctx, func(ctx context.Context, g Guard) (Ruling, error) {
 		return h.Tmux.Submit(ctx, p.target, g, id, from, p.look(screen), ring)
 	})
 	failpoint.Hit("tmuxd.paste.submitted")
 	if err != nil {
 		return PasteResult{}, err
 	}
-	if !done {
+	if ruling != Done {
 		if err := p.journal(from, false); err != nil {
 			return PasteResult{}, err
 		}
-		r, err := p.whyNot(ctx)
-		if err != nil || !r.changed || p.refusals >= maxRefusals {
+		r, err := p.whyNot(ctx, ruling)
+		if err != nil || !r.again || !p.mayRepeat() {
 			return r, err
 		}
-		p.refusals++
 		return p.see(ctx)
 	}
 	p.ring = ring

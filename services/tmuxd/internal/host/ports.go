@@ -47,12 +47,33 @@ type Terminals interface {
 // Typist is the part of Tmux that types and keeps the record of it, each call one guarded list.
 type Typist interface {
 	// Paste puts text into the pane and writes the ring: only if the delivery has no phase, or with again, if it is pasted.
-	Paste(ctx context.Context, target string, g Guard, p Text) (bool, error)
+	Paste(ctx context.Context, target string, g Guard, p Text) (Ruling, error)
 	// Submit sends a lone CR and writes the ring, only from the phase from and with no dialog in sight.
-	Submit(ctx context.Context, target string, g Guard, id string, from session.Phase, l Look, ring session.Ring) (bool, error)
+	Submit(ctx context.Context, target string, g Guard, id string, from session.Phase, l Look, ring session.Ring) (Ruling, error)
 	// Record writes the ring, only from the phase from.
-	Record(ctx context.Context, target string, g Guard, id string, from session.Phase, ring session.Ring) (bool, error)
+	Record(ctx context.Context, target string, g Guard, id string, from session.Phase, ring session.Ring) (Ruling, error)
 }
+
+// Ruling is what a guard inside the server said to an act: done, or the first part of it that did not hold.
+type Ruling uint8
+
+// The rulings. The zero value says that nothing is known.
+const (
+	Unruled Ruling = iota
+	Done
+	// NotIncarnation: the pane is not that of the incarnation, or is not there.
+	NotIncarnation
+	NotGeneration
+	PaneDead
+	InputOff
+	OlderToken
+	// TooLate: the deadline was over when the server came to it.
+	TooLate
+	// CursorMoved: the cursor hides, or stands elsewhere than where the screen was looked at.
+	CursorMoved
+	// DialogOrPhase: everything else held, so a dialog opened, or the delivery is in another phase.
+	DialogOrPhase
+)
 
 // Text is what a paste puts into the pane.
 type Text struct {
@@ -106,6 +127,15 @@ type Screen struct {
 	harness.Screen
 	Dead, InputOff bool
 	Ring           string
+	// LastKey is when somebody last pressed a key in a terminal that is attached and may type.
+	LastKey Keypress
+}
+
+// Keypress is when a key was pressed, to the second.
+type Keypress struct {
+	// Known is false when no terminal is attached that may type.
+	Known bool
+	Ago   time.Duration
 }
 
 // Guard is what must hold inside the server, at the moment of an act, for the act to be done.

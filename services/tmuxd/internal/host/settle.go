@@ -63,14 +63,14 @@ func (p *pasting) settle(ctx context.Context, phase session.Phase, sent bool) (P
 		if n >= submits || !time.Now().Before(p.end) {
 			return hold(HeldNotShown, "the text was submitted more than once and still stands in the composer"), nil
 		}
-		done, err := p.act(ctx, func(ctx context.Context, g Guard) (bool, error) {
+		ruling, err := p.act(ctx, func(ctx context.Context, g Guard) (Ruling, error) {
 			return p.h.Tmux.Submit(ctx, p.target, g, p.req.DeliveryID, session.Submitted, p.look(screen), p.ring)
 		})
 		if err != nil {
 			return PasteResult{}, err
 		}
-		if !done {
-			return p.whyNot(ctx)
+		if ruling != Done {
+			return p.whyNot(ctx, ruling)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func (p *pasting) delivered(ctx context.Context, from session.Phase, v Verdict) 
 	if err := p.journal(session.Taken, false); err != nil {
 		p.h.Logger.WarnContext(ctx, "the journal could not be written", "target", p.target, "delivery_id", id, "error", err)
 	}
-	_, err := p.act(ctx, func(ctx context.Context, g Guard) (bool, error) {
+	_, err := p.act(ctx, func(ctx context.Context, g Guard) (Ruling, error) {
 		return p.h.Tmux.Record(ctx, p.target, g, id, from, p.ring.With(id, session.Taken))
 	})
 	if err != nil {
@@ -156,19 +156,19 @@ func (p *pasting) journal(phase session.Phase, synced bool) error {
 
 // act sends one guarded list. One that gets no answer is resolved at once: with the generation moved on it can no longer run, and the
 // next call reads from the ring whether it did.
-func (p *pasting) act(ctx context.Context, do func(context.Context, Guard) (bool, error)) (bool, error) {
+func (p *pasting) act(ctx context.Context, do func(context.Context, Guard) (Ruling, error)) (Ruling, error) {
 	limit := max(time.Until(p.end), lastWords)
 	limit = min(limit, actTime)
 	actCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	done, err := do(actCtx, p.sight.guard(p.slot.generation, p.req.Token, p.h.Now().Add(limit)))
+	ruling, err := do(actCtx, p.sight.guard(p.slot.generation, p.req.Token, p.h.Now().Add(limit)))
 	if !noAnswer(err) {
-		return done, err
+		return ruling, err
 	}
 	if resolveErr := p.h.advance(ctx, p.slot, p.target); resolveErr != nil {
-		return false, resolveErr
+		return Unruled, resolveErr
 	}
-	return false, fault.Wrap(fault.Unavailable, fault.ReasonTmuxNoAnswer, "the tmux server answered too late; what ran is settled, and asking again goes on", err)
+	return Unruled, fault.Wrap(fault.Unavailable, fault.ReasonTmuxNoAnswer, "the tmux server answered too late; what ran is settled, and asking again goes on", err)
 }
 
 // capture reads the screen. gone is set when the pane is no longer the agent's, or is dead.
@@ -180,14 +180,14 @@ func (p *pasting) capture(ctx context.Context) (s Screen, gone *PasteResult, err
 		return s, nil, silence(err)
 	}
 	if err == nil && (!ok || s.Dead) {
-		r, err := p.whyNot(ctx)
+		r, err := p.whyNot(ctx, NotIncarnation)
 		return s, &r, err
 	}
 	return s, nil, err
 }
 
-// whyNot looks again after a guard refused, and says why.
-func (p *pasting) whyNot(ctx context.Context) (PasteResult, error) {
+// whyNot looks again after a guard refused, and says why. What passes within moments is told from the ruling.
+func (p *pasting) whyNot(ctx context.Context, ruling Ruling) (PasteResult, error) {
 	stamp := p.sight.pane.Stamp
 	s := p.h.look(ctx, p.req.Item)
 	refuse := func(c Cause, detail string) (PasteResult, error) {
@@ -216,8 +216,18 @@ func (p *pasting) whyNot(ctx context.Context) (PasteResult, error) {
 	if screen, ok, err := p.h.Tmux.Capture(ctx, p.target, s.guard("", 0, time.Time{})); err == nil && ok && p.harness.Read(screen.Screen).Dialog {
 		return hold(HeldDialog, "a dialog opened just before the act"), nil
 	}
-	r := hold(HeldDraft, "somebody typed, or the screen changed, just before the act")
-	r.changed = true
+	var r PasteResult
+	switch ruling {
+	case TooLate:
+		r = hold(HeldNotReady, "the tmux server came to the act after its deadline: this host is slow")
+	case CursorMoved:
+		r = hold(HeldDraft, "somebody typed, or the screen changed, just before the act")
+	case DialogOrPhase:
+		r = hold(HeldNotReady, "a dialog came and went just before the act")
+	case Unruled, Done, NotIncarnation, NotGeneration, PaneDead, InputOff, OlderToken:
+		r = hold(HeldNotReady, "the session changed just before the act, and is back as it was")
+	}
+	r.again = true
 	return r, nil
 }
 

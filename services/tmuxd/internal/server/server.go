@@ -218,7 +218,7 @@ var (
 		host.HeldDraft: tmuxdv1.HoldReason_HOLD_REASON_DRAFT, host.HeldDialog: tmuxdv1.HoldReason_HOLD_REASON_DIALOG,
 		host.HeldBusy: tmuxdv1.HoldReason_HOLD_REASON_BUSY, host.HeldNotReady: tmuxdv1.HoldReason_HOLD_REASON_NOT_READY,
 		host.HeldInputOff: tmuxdv1.HoldReason_HOLD_REASON_INPUT_OFF, host.HeldNotShown: tmuxdv1.HoldReason_HOLD_REASON_NOT_SHOWN,
-		host.HeldFrozen: tmuxdv1.HoldReason_HOLD_REASON_FROZEN,
+		host.HeldFrozen: tmuxdv1.HoldReason_HOLD_REASON_FROZEN, host.HeldPerson: tmuxdv1.HoldReason_HOLD_REASON_PERSON,
 	}
 	refusalOf = map[host.Cause]tmuxdv1.RefusalReason{
 		host.RefusedDead: tmuxdv1.RefusalReason_REFUSAL_REASON_DEAD, host.RefusedAbsent: tmuxdv1.RefusalReason_REFUSAL_REASON_ABSENT,

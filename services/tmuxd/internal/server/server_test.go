@@ -24,7 +24,7 @@ func TestTranslation_IsOneToOne(t *testing.T) {
 	if len(phases) != len(session.Phases()) {
 		t.Errorf("phases %v", phases)
 	}
-	for c := host.HeldDraft; c <= host.HeldFrozen; c++ {
+	for c := host.HeldDraft; c <= host.HeldPerson; c++ {
 		if holdOf[c] == tmuxdv1.HoldReason_HOLD_REASON_UNSPECIFIED {
 			t.Errorf("held by %d has no word", c)
 		}

@@ -34,6 +34,8 @@ func (c *Client) Create(ctx context.Context, s host.NewSession) (host.Created, e
 	}
 	set := func(flags, name, value string) { args = append(args, ";", "set-option", flags, t, name, value) }
 	set("-wt", "remain-on-exit", "on")
+	// A person who sets this for all sessions would lose the agent when its last client leaves, and our own leave when they are idle.
+	set("-t", "destroy-unattached", "off")
 	set("-t", optStamp, s.Stamp)
 	set("-t", optItem, s.Item)
 	set("-pt", optStamp, s.Stamp)
@@ -45,7 +47,8 @@ func (c *Client) Create(ctx context.Context, s host.NewSession) (host.Created, e
 	set("-pFt", optPane, "#{pane_id}")
 	set("-pFt", optPid, "#{pane_pid}")
 	args = append(args, ";", "set-option", "-s", optGeneration, s.Generation, ";", "display-message", "-p", "END|"+n)
-	r, err := c.exec(ctx, "Create", "", args)
+	c.forget(s.Target)
+	r, err := c.exec(ctx, "Create", args)
 	if err != nil {
 		return host.Created{}, err
 	}
@@ -67,45 +70,40 @@ func (c *Client) Create(ctx context.Context, s host.NewSession) (host.Created, e
 }
 
 // Paste puts text into the agent's pane, as a bracketed paste where the program asked for that, and records the phase pasted, in
-// one guarded list, only while the screen is as it was looked at, and the delivery has no phase yet (or, with p.Again, is pasted). done is
-// false when the guard refused.
-func (c *Client) Paste(ctx context.Context, target string, g host.Guard, p host.Text) (done bool, err error) {
-	n := Nonce()
-	buffer := "mux-" + p.ID + "-" + n
-	conditions := append(unanswered(p.Look), not(hasAny(p.ID)))
+// one guarded list, only while the screen is as it was looked at, and the delivery has no phase yet (or, with p.Again, is pasted).
+func (c *Client) Paste(ctx context.Context, target string, g host.Guard, p host.Text) (host.Ruling, error) {
+	buffer := "mux-" + p.ID + "-" + Nonce()
+	phase := not(hasAny(p.ID))
 	if p.Again {
-		conditions = append(unanswered(p.Look), hasPhase(p.ID, session.Pasted))
+		phase = hasPhase(p.ID, session.Pasted)
 	}
-	r, err := c.run(ctx, "Paste", target, p.Typed, "load-buffer", "-b", buffer, "-", ";",
-		"if-shell", "-F", "-t", at(g), condition(g, conditions...),
-		"copy-mode -q -t "+word(g)+" ; paste-buffer -p -r -d -b "+buffer+" -t "+word(g)+" ; "+record(g, p.Ring)+" ; display-message -p 'OK|"+n+"'",
-		"delete-buffer -b "+buffer+" ; display-message -p 'NO|"+n+"'")
-	return r.verdict(n, err)
+	load, remove, err := c.load(buffer, p.Typed)
+	if err != nil {
+		return host.Unruled, fmt.Errorf("%w: %w", host.ErrNoAnswer, err)
+	}
+	defer remove()
+	return c.guarded(ctx, "Paste", target, act{before: load, guard: g, conditions: condition(g, append(unanswered(p.Look), phase)...), look: p.Look,
+		do:   leaveModes(g) + "paste-buffer -p -r -d -b " + buffer + " -t " + word(g) + " ; " + record(g, p.Ring),
+		undo: "delete-buffer -b " + buffer + " ; "})
 }
 
 // Submit sends a lone CR and records the phase submitted, in one guarded list that looks for dialogs and the cursor once more. It is
 // done only from the phase from. The CR is pasted: keys are read by copy mode and refused to read-only clients, a paste is not.
 func (c *Client) Submit(ctx context.Context, target string, g host.Guard, id string, from session.Phase, l host.Look,
-	ring session.Ring) (bool, error) {
-	n := Nonce()
-	buffer := "mux-cr-" + n
-	conditions := append(unanswered(l), hasPhase(id, from))
-	r, err := c.run(ctx, "Submit", target, "",
-		"if-shell", "-F", "-t", at(g), condition(g, conditions...),
-		"copy-mode -q -t "+word(g)+" ; set-buffer -b "+buffer+` "\r" ; paste-buffer -r -d -b `+buffer+" -t "+word(g)+" ; "+record(g, ring)+
-			" ; display-message -p 'OK|"+n+"'",
-		"display-message -p 'NO|"+n+"'")
-	return r.verdict(n, err)
+	ring session.Ring) (host.Ruling, error) {
+	buffer := "mux-cr-" + Nonce()
+	return c.guarded(ctx, "Submit", target, act{guard: g, conditions: condition(g, append(unanswered(l), hasPhase(id, from))...), look: l,
+		do: leaveModes(g) + "set-buffer -b " + buffer + ` "\r" ; paste-buffer -r -d -b ` + buffer + " -t " + word(g) + " ; " + record(g, ring)})
 }
 
 // Record writes the ring, if the delivery's phase is still from. It types nothing.
-func (c *Client) Record(ctx context.Context, target string, g host.Guard, id string, from session.Phase, ring session.Ring) (bool, error) {
-	n := Nonce()
-	r, err := c.run(ctx, "Record", target, "",
-		"if-shell", "-F", "-t", at(g), all(identity(g), equal(optGeneration, g.Generation), hasPhase(id, from)),
-		record(g, ring)+" ; display-message -p 'OK|"+n+"'", "display-message -p 'NO|"+n+"'")
-	return r.verdict(n, err)
+func (c *Client) Record(ctx context.Context, target string, g host.Guard, id string, from session.Phase, ring session.Ring) (host.Ruling, error) {
+	return c.guarded(ctx, "Record", target, act{guard: g, do: record(g, ring),
+		conditions: all(identity(g), equal(optGeneration, g.Generation), hasPhase(id, from))})
 }
+
+// leaveModes ends copy mode and its like: a paste into one arrives without its brackets.
+func leaveModes(g host.Guard) string { return "copy-mode -q -t " + word(g) + " ; " }
 
 // record is the part of a list that writes what happened: the ring and the token under which it happened.
 func record(g host.Guard, ring session.Ring) string {
@@ -119,12 +117,12 @@ func record(g host.Guard, ring session.Ring) string {
 // Advance gives the server a new generation. Once it has answered, no act of an earlier generation can run any more.
 func (c *Client) Advance(ctx context.Context, target, generation string) error {
 	n := Nonce()
-	r, err := c.run(ctx, "Advance", target, "", "set-option", "-s", optGeneration, generation, ";", "display-message", "-p",
-		"OK|"+n+"|#{"+optGeneration+"}")
+	r, err := c.ask(ctx, "Advance", target, n, "set-option -s "+optGeneration+" "+quote(generation)+" ; display-message -p 'OK|"+n+
+		"|#{"+optGeneration+"}'")
 	if err != nil {
 		return err
 	}
-	if f, ok := r.find("OK", n); !ok || len(f) != 1 || f[0] != generation {
+	if f, ok := r.find(tagOK, n); !ok || len(f) != 1 || f[0] != generation {
 		return r.silent()
 	}
 	return nil
@@ -133,24 +131,19 @@ func (c *Client) Advance(ctx context.Context, target, generation string) error {
 // Clear ends a session whose incarnation was seen dead, if inside the server it still is that one and every pane of the session is
 // dead. done is false when the guard refused.
 func (c *Client) Clear(ctx context.Context, target string, g host.Guard) (done bool, err error) {
-	n, t := Nonce(), "="+target+":"
+	n, t := Nonce(), "'="+target+":'"
 	everyPaneDead := "#{==:#{m:*0*,#{W:#{P:#{pane_dead}}}},0}"
-	r, err := c.run(ctx, "Clear", target, "",
-		"if-shell", "-F", "-t", t, all(equal("session_name", target), equal(optStamp, g.Stamp), equal(optGeneration, g.Generation), everyPaneDead),
-		// The answer is printed first: with its last session the server may be gone before it could say anything.
-		"display-message -p 'OK|"+n+"' ; kill-session -t '"+t+"'", "display-message -p 'NO|"+n+"'")
-	return r.verdict(n, err)
-}
-
-// verdict reads the answer of a guarded list.
-func (r reply) verdict(n string, err error) (bool, error) {
+	guard := all(equal("session_name", target), equal(optStamp, g.Stamp), equal(optGeneration, g.Generation), everyPaneDead)
+	// The answer is printed first: with its last session the server may be gone before it could say anything.
+	r, err := c.ask(ctx, "Clear", target, n, "if-shell -F -t "+t+" "+literal(guard)+
+		" { display-message -p 'OK|"+n+"' ; kill-session -t "+t+" } { display-message -p 'NO|"+n+"' }")
 	if err != nil {
 		return false, err
 	}
-	if _, ok := r.find("OK", n); ok {
+	if _, ok := r.find(tagOK, n); ok {
 		return true, nil
 	}
-	if _, no := r.find("NO", n); no {
+	if _, no := r.find(tagNO, n); no {
 		return false, nil
 	}
 	return false, r.silent()

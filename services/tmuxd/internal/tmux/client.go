@@ -2,6 +2,9 @@
 // that the server runs without a pause and answers with an echoed nonce; only that nonce proves that the server executed anything,
 // never an exit status. Every mutation checks its guard inside the server, in the same list as the act.
 //
+// Requests travel over one control client per server (control.go), opened when it is needed and closed when it is not; the binary is
+// run only for that, and to make a session. There is no second path: a server that cannot be reached that way does not answer.
+//
 // It knows commands, formats and sockets. It knows no work item, no delivery text's meaning, no harness and no policy.
 package tmux
 
@@ -36,13 +39,15 @@ const (
 	dialTimeout = time.Second
 )
 
-// Client runs tmux. It holds no state about any server.
+// Client speaks to tmux servers. What it keeps of a server is its connection, nothing else.
 type Client struct {
 	bin    string
 	dir    string
 	conf   string
 	env    []string
 	tracer trace.Tracer
+	hint   func(target string)
+	lines  lines
 }
 
 // Config says how to run tmux.
@@ -55,6 +60,9 @@ type Config struct {
 	Env []string
 	// Tracer makes the spans around commands.
 	Tracer trace.Tracer
+	// Hint is called when a server says that something changed on it: a session was renamed, a window closed. It must not block, and
+	// may be nil.
+	Hint func(target string)
 }
 
 // serverConf is the configuration of every server. Nothing in it may fail: one bad line discards the whole file, and puts the next
@@ -65,6 +73,7 @@ set -s @mux_now '%s'
 set -g remain-on-exit on
 set -g remain-on-exit-format ''
 set -g destroy-unattached off
+set -s exit-unattached off
 set -g status off
 set -g history-limit 10000
 set -g update-environment ''
@@ -87,7 +96,13 @@ func New(c Config) (*Client, error) {
 		return nil, fmt.Errorf("cannot write the tmux configuration: %w", err)
 	}
 	env := append([]string{"LANG=C.UTF-8", "LC_ALL=C.UTF-8"}, c.Env...)
-	return &Client{bin: bin, dir: c.Dir, conf: conf, env: env, tracer: c.Tracer}, nil
+	hint := c.Hint
+	if hint == nil {
+		hint = func(string) {}
+	}
+	client := &Client{bin: bin, dir: c.Dir, conf: conf, env: env, tracer: c.Tracer, hint: hint}
+	client.sweep()
+	return client, nil
 }
 
 // Version returns what `tmux -V` prints.
@@ -107,8 +122,12 @@ func Nonce() string {
 func (c *Client) Socket(target string) string { return filepath.Join(c.dir, target+".sock") }
 
 // Dial says whether somebody listens on the target's socket: NoServer when nobody does, Answered when a connection was accepted, and
-// NoAnswer for everything else (no permission, a full backlog), which proves nothing.
+// NoAnswer for everything else (no permission, a full backlog), which proves nothing. A connection that stands is somebody who listens,
+// as long as its address is there for others too.
 func (c *Client) Dial(target string) session.Answer {
+	if _, err := os.Lstat(c.Socket(target)); err == nil && c.stands(target) {
+		return session.Answered
+	}
 	conn, err := net.DialTimeout("unix", c.Socket(target), dialTimeout)
 	switch {
 	case err == nil:
@@ -122,8 +141,11 @@ func (c *Client) Dial(target string) session.Answer {
 
 // reply is what a command list printed.
 type reply struct {
-	lines  []string
+	lines []string
+	// stderr is what a failed command said.
 	stderr string
+	// cut is true when more was printed than is kept.
+	cut bool
 }
 
 // find returns the fields of the first line that begins with tag|nonce|, and whether there is one.
@@ -136,31 +158,18 @@ func (r reply) find(tag, nonce string) ([]string, bool) {
 	return nil, false
 }
 
-// run executes one command list on a server that must be there already (-N). stdin may be empty. The exit status is not looked at:
-// callers look for their nonce.
-func (c *Client) run(ctx context.Context, name, target, stdin string, list ...string) (reply, error) {
-	return c.exec(ctx, name, stdin, append([]string{"-N", "-S", c.Socket(target), "-u"}, list...))
-}
-
-func (c *Client) exec(ctx context.Context, name, stdin string, args []string) (reply, error) {
+// exec runs the tmux binary once. It is for the command that makes a session, which is the one that may start a server.
+func (c *Client) exec(ctx context.Context, name string, args []string) (reply, error) {
 	ctx, span := c.tracer.Start(ctx, "tmux."+name, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
 	cmd := exec.CommandContext(ctx, c.bin, args...) // SIGKILL at the deadline: a TERMed tmux client exits with status 0
 	cmd.Env = c.env
 	cmd.Dir = "/"
-	if stdin != "" {
-		file, err := c.whole(stdin)
-		if err != nil {
-			return reply{}, fmt.Errorf("%w: %w", host.ErrNoAnswer, err)
-		}
-		defer file.Close()
-		cmd.Stdin = file
-	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = 300 * time.Millisecond // a stopped server holds the other end of what its killed client printed to
 	err := cmd.Run()
-	span.SetAttributes(attribute.Int("tmux.stdin_bytes", len(stdin)), attribute.Int("tmux.stdout_bytes", stdout.Len()))
+	span.SetAttributes(attribute.Int("tmux.stdout_bytes", stdout.Len()))
 	r := reply{lines: strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n"), stderr: strings.TrimSpace(stderr.String())}
 	if ctx.Err() != nil {
 		span.SetStatus(codes.Error, "deadline")
@@ -181,25 +190,6 @@ func (r reply) silent() error {
 		return fmt.Errorf("%w; it said: %s", host.ErrNoAnswer, printable(r.stderr))
 	}
 	return host.ErrNoAnswer
-}
-
-// whole returns a file without a name that holds the text. Through a pipe, the death of this process in the middle would look to tmux
-// like the end of the text, and half of it would be typed.
-func (c *Client) whole(text string) (*os.File, error) {
-	f, err := os.CreateTemp(c.dir, ".text.*")
-	if err != nil {
-		return nil, err
-	}
-	if err = os.Remove(f.Name()); err == nil {
-		if _, err = f.WriteString(text); err == nil {
-			_, err = f.Seek(0, 0)
-		}
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 // printable keeps what tmux says to one line of printable ASCII.

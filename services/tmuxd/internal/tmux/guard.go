@@ -1,6 +1,7 @@
 package tmux
 
 import (
+	"context"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,66 @@ func at(g host.Guard) string { return g.Session + ":." + g.Pane }
 
 // word is the target as a word of a command that tmux parses, where $ would begin a variable.
 func word(g host.Guard) string { return "'" + at(g) + "'" }
+
+// act is one guarded list.
+type act struct {
+	// before runs in any case; it changes nothing that anybody sees.
+	before string
+	guard  host.Guard
+	// conditions is what has to hold inside the server for do to be done; undo takes before back where it does not.
+	conditions string
+	do, undo   string
+	// look is the screen that the conditions ask for.
+	look host.Look
+}
+
+// factFields is what a refusal tells of the pane: read in the same list, so that it is what the guard saw.
+const factFields = "#{" + optStamp + "}|#{pane_id}|#{pane_pid}|#{" + optGeneration + "}|#{pane_dead}|#{pane_input_off}|#{" + optFence +
+	"}|#{T:@mux_now}|#{cursor_flag}|#{cursor_x}|#{cursor_y}"
+
+// guarded runs an act, or learns why it was refused.
+func (c *Client) guarded(ctx context.Context, name, target string, a act) (host.Ruling, error) {
+	n, t := Nonce(), word(a.guard)
+	r, err := c.ask(ctx, name, target, n, a.before+"if-shell -F -t "+t+" "+literal(a.conditions)+
+		" { "+a.do+" ; display-message -p 'OK|"+n+"' } { "+a.undo+"display-message -p -t "+t+" 'NO|"+n+"|"+factFields+"' }")
+	if err != nil {
+		return host.Unruled, err
+	}
+	if _, ok := r.find(tagOK, n); ok {
+		return host.Done, nil
+	}
+	if facts, no := r.find(tagNO, n); no {
+		return a.refusal(facts), nil
+	}
+	return host.Unruled, r.silent()
+}
+
+// refusal says which part of a guard did not hold, most telling first.
+func (a act) refusal(f []string) host.Ruling {
+	g := a.guard
+	if len(f) != strings.Count(factFields, "|")+1 {
+		return host.NotIncarnation
+	}
+	fence, fenceErr := strconv.ParseInt(f[6], 10, 64)
+	now, _ := strconv.ParseInt(f[7], 10, 64)
+	switch {
+	case f[0] != g.Stamp, f[1] != g.Pane, f[2] != strconv.Itoa(g.Pid):
+		return host.NotIncarnation
+	case f[3] != g.Generation:
+		return host.NotGeneration
+	case f[4] != "0":
+		return host.PaneDead
+	case f[5] != "0":
+		return host.InputOff
+	case f[6] != "" && fenceErr != nil, fence > g.Token:
+		return host.OlderToken
+	case !g.NotAfter.IsZero() && now > g.NotAfter.Unix():
+		return host.TooLate
+	case f[8] != "1", f[9] != strconv.Itoa(a.look.Cursor.X), f[10] != strconv.Itoa(a.look.Cursor.Y):
+		return host.CursorMoved
+	}
+	return host.DialogOrPhase
+}
 
 // identity is the condition that the pane is still the agent's pane of this incarnation.
 func identity(g host.Guard) string {
@@ -92,6 +153,16 @@ func escapeFormat(s string) string {
 // escapeGlob writes a text so that fnmatch reads it as itself.
 func escapeGlob(s string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(s)
+}
+
+// literal writes a text as one word of a command that tmux parses, as it stands where that is possible.
+func literal(s string) string {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' || s[i] == '\'' {
+			return quote(s)
+		}
+	}
+	return "'" + s + "'"
 }
 
 // quote writes a text as one word of a command that tmux parses: inside double quotes, with every byte that it could read as its own

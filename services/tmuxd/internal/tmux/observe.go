@@ -32,12 +32,10 @@ const paneFields = "#{s/[|]/_/:session_name}|#{session_id}|#{pane_id}|#{pane_pid
 // host.ErrNoAnswer when the server did not answer.
 func (c *Client) Observe(ctx context.Context, target string) (host.View, error) {
 	n := Nonce()
-	r, err := c.run(ctx, "Observe", target, "",
-		"display-message", "-p", "S|"+n+"|#{pid}|#{start_time}|#{version}|#{"+optGeneration+"}", ";",
-		"list-sessions", "-F", "L|"+n+"|#{session_name}", ";",
-		"display-message", "-p", "M|"+n, ";",
-		"list-panes", "-a", "-F", "P|"+n+"|"+paneFields+"#{"+optRing+"}", ";",
-		"display-message", "-p", "E|"+n)
+	r, err := c.look(ctx, "Observe", target, n,
+		"display-message -p 'S|"+n+"|#{pid}|#{start_time}|#{version}|#{"+optGeneration+"}'"+
+			" ; list-sessions -F 'L|"+n+"|#{session_name}' ; display-message -p 'M|"+n+"'"+
+			" ; list-panes -a -F 'P|"+n+"|"+paneFields+"#{"+optRing+"}' ; display-message -p 'END|"+n+"'")
 	if err != nil {
 		return host.View{}, err
 	}
@@ -56,7 +54,7 @@ func (c *Client) Observe(ctx context.Context, target string) (host.View, error) 
 			}
 		}
 	}
-	_, v.PanesRead = r.find("E", n)
+	_, v.PanesRead = r.find(tagEnd, n)
 	return v, nil
 }
 
@@ -91,33 +89,33 @@ func parsePane(row string) (host.Pane, bool) {
 // host.ErrNoAnswer when the server did not answer.
 func (c *Client) Capture(ctx context.Context, target string, g host.Guard) (s host.Screen, ok bool, err error) {
 	n := Nonce()
-	r, err := c.run(ctx, "Capture", target, "",
-		"if-shell", "-F", "-t", at(g), identity(g),
-		"display-message -p -t "+word(g)+" 'C|"+n+"|#{cursor_x}|#{cursor_y}|#{cursor_flag}|#{pane_dead}|#{pane_input_off}|#{pane_width}' ; "+
-			"display-message -p -t "+word(g)+" 'R|"+n+"|#{"+optRing+"}' ; "+
-			"display-message -p -t "+word(g)+" 'T|"+n+"|#{pane_title}' ; "+
-			"display-message -p 'B|"+n+"' ; capture-pane -p -t "+word(g)+" ; display-message -p 'E|"+n+"'",
-		"display-message -p 'NO|"+n+"'")
+	r, err := c.look(ctx, "Capture", target, n,
+		"if-shell -F -t "+word(g)+" "+literal(identity(g))+" { display-message -p -t "+word(g)+
+			" 'C|"+n+"|#{cursor_x}|#{cursor_y}|#{cursor_flag}|#{pane_dead}|#{pane_input_off}|#{pane_width}|#{T:@mux_now}'"+
+			" ; display-message -p -t "+word(g)+" 'R|"+n+"|#{"+optRing+"}' ; display-message -p -t "+word(g)+" 'T|"+n+"|#{pane_title}'"+
+			" ; list-clients -F 'K|"+n+"|#{client_control_mode}|#{client_readonly}|#{client_activity}'"+
+			" ; display-message -p 'B|"+n+"' ; capture-pane -p -t "+word(g)+" ; display-message -p 'END|"+n+"' } { display-message -p 'NO|"+n+"' }")
 	if err != nil {
 		return host.Screen{}, false, err
 	}
-	if _, no := r.find("NO", n); no {
+	if _, no := r.find(tagNO, n); no {
 		return host.Screen{}, false, nil
 	}
 	f, found := r.find("C", n)
-	if _, whole := r.find("E", n); !found || !whole || len(f) != 6 {
+	if _, whole := r.find(tagEnd, n); !found || !whole || len(f) != 7 {
 		return host.Screen{}, false, r.silent()
 	}
 	s.CursorX, _ = strconv.Atoi(f[0])
 	s.CursorY, _ = strconv.Atoi(f[1])
 	s.Width, _ = strconv.Atoi(f[5])
 	s.CursorShown, s.Dead, s.InputOff = f[2] == "1", f[3] != "0", f[4] == "1"
+	s.LastKey = lastKey(r, n, f[6])
 	inRows := false
 	for _, line := range r.lines {
 		switch {
 		case line == "B|"+n:
 			inRows = true
-		case line == "E|"+n:
+		case line == "END|"+n:
 			inRows = false
 		case inRows:
 			s.Rows = append(s.Rows, line)
@@ -128,4 +126,26 @@ func (c *Client) Capture(ctx context.Context, target string, g host.Guard) (s ho
 		}
 	}
 	return s, true, nil
+}
+
+// lastKey says when somebody last pressed a key in a terminal that may type: not in one that only reads, nor in a control client.
+func lastKey(r reply, n, now string) host.Keypress {
+	at, err := strconv.ParseInt(now, 10, 64)
+	if err != nil {
+		return host.Keypress{}
+	}
+	var k host.Keypress
+	for _, line := range r.lines {
+		rest, ok := strings.CutPrefix(line, "K|"+n+"|")
+		f := strings.Split(rest, "|")
+		if !ok || len(f) != 3 || f[0] == "1" || f[1] == "1" {
+			continue
+		}
+		if pressed, err := strconv.ParseInt(f[2], 10, 64); err == nil {
+			if ago := time.Duration(at-pressed) * time.Second; !k.Known || ago < k.Ago {
+				k = host.Keypress{Known: true, Ago: max(ago, 0)}
+			}
+		}
+	}
+	return k
 }

@@ -1,0 +1,194 @@
+package tmux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"muxpost.dev/muxpost/services/tmuxd/internal/host"
+)
+
+// conn is the connection as it stands.
+func (r *rig) conn() *conn {
+	l := r.lines.get(target)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conn
+}
+
+func (r *rig) say(ctx context.Context, n, list string) (reply, error) {
+	return r.ask(ctx, "Test", target, n, list)
+}
+
+func TestAsk_EveryRequestGetsItsOwnAnswer(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	var wg sync.WaitGroup
+	for i := range maxPending {
+		wg.Go(func() {
+			n := Nonce()
+			list := fmt.Sprintf("display-message -p 'A|%s|%d' ; display-message -p 'END|%s'", n, i, n)
+			if i%5 == 1 {
+				list = fmt.Sprintf("display-message -p 'A|%s|%d' ; paste-buffer -b nosuch ; display-message -p 'END|%s'", n, i, n)
+			}
+			got, err := r.say(r.ctx(), n, list)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			f, ok := got.find("A", n)
+			_, whole := got.find(tagEnd, n)
+			if !ok || f[0] != fmt.Sprint(i) || len(got.lines) != len(f)+map[bool]int{true: 0, false: 1}[i%5 == 1] || whole == (i%5 == 1) {
+				t.Errorf("%d got %+v", i, got)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestAsk_WhatTmuxCannotReadEndsOnlyItself(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	for _, list := range []string{"nosuch-command", "if-shell -F {", "display-message -p -t %99 x -Z"} {
+		if got, err := r.say(r.ctx(), Nonce(), list); err != nil || got.stderr == "" {
+			t.Errorf("%s: %+v %v", list, got, err)
+		}
+	}
+	if r.view().Server.Pid != r.made.Server.Pid {
+		t.Error("the answers came out of step")
+	}
+}
+
+func TestCapture_AScreenFullOfAnswersIsText(t *testing.T) {
+	r := newRig(t, `printf '%%end 1 1 1\nOK|n1\n%%exit\nEND|n0\n%%begin 1 2 1\n'; sleep 300`)
+	r.until("it shows", func() bool { return strings.Contains(r.screen(), "%begin 1 2 1") })
+	for _, want := range []string{"%end 1 1 1", "OK|n1", "%exit", "END|n0"} {
+		if !strings.Contains(r.screen(), want) {
+			t.Errorf("%q is missing:\n%s", want, r.screen())
+		}
+	}
+}
+
+// A stopped server answers nobody, keeps nobody waiting beyond his deadline, and answers nobody with another's answer afterwards.
+func TestAsk_AStoppedServerIsSilentAndNothingGetsOutOfStep(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	r.view()
+	if err := syscall.Kill(r.made.Server.Pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxPending + 20 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		_, err := r.say(ctx, Nonce(), fmt.Sprintf("display-message -p 'late %d %s'", i, strings.Repeat("x", 20000)))
+		cancel()
+		if !errors.Is(err, host.ErrNoAnswer) {
+			t.Fatalf("%d: %v", i, err)
+		}
+	}
+	if err := syscall.Kill(r.made.Server.Pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	r.until("it answers again", func() bool {
+		v, err := r.Observe(r.ctx(), target)
+		return err == nil && v.Server.Pid == r.made.Server.Pid && len(v.Panes) == 1
+	})
+}
+
+func TestAsk_AServerThatDiesIsNoticedAtOnce(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	r.view()
+	if err := syscall.Kill(r.made.Server.Pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := r.say(r.ctx(), Nonce(), "display-message -p x")
+		failed <- err
+	}()
+	r.until("the request waits", func() bool { c := r.conn(); c.mu.Lock(); defer c.mu.Unlock(); return len(c.pending) == 1 })
+	if err := syscall.Kill(r.made.Server.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; !errors.Is(err, errLost) {
+		t.Fatal(err)
+	}
+	if _, err := r.Observe(r.ctx(), target); !errors.Is(err, host.ErrNoAnswer) {
+		t.Fatalf("a dead server answered: %v", err)
+	}
+}
+
+func TestAsk_ALostClientIsReplaced(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	r.view()
+	first := r.conn()
+	if err := syscall.Kill(first.cmd.Process.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r.until("a look is answered over another", func() bool {
+		_, err := r.Observe(r.ctx(), target)
+		return err == nil && r.conn() != first
+	})
+}
+
+func TestAsk_ASessionThatSomebodyRenamedIsReached(t *testing.T) {
+	var hints atomic.Int32
+	r := newRig(t, "sleep 300")
+	r.hint = func(string) { hints.Add(1) }
+	r.view()
+	if out, err := exec.Command("tmux", "-S", r.Socket(target), "rename-session", "-t", "="+target+":", "mine").CombinedOutput(); err != nil {
+		t.Fatalf("%s", out)
+	}
+	r.until("the server tells of it", func() bool { return hints.Load() > 0 })
+	if v := r.view(); v.Sessions[0] != "mine" {
+		t.Fatalf("%+v", v)
+	}
+	r.lines.closeIdle(-1)
+	if v := r.view(); v.Sessions[0] != "mine" || v.Panes[0].Stamp != stamp {
+		t.Fatalf("over a new connection: %+v", v)
+	}
+}
+
+func TestCloseIdle_ClosesOnlyWhatNobodyUses(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	r.view()
+	first := r.conn()
+	if !r.lines.closeIdle(time.Hour) || r.conn() != first {
+		t.Fatal("one that was just used was closed")
+	}
+	if r.lines.closeIdle(-1) || r.conn() != nil || first.stands() {
+		t.Fatal("an idle one stayed open")
+	}
+	if r.view().Server.Pid != r.made.Server.Pid {
+		t.Fatal("it was not opened again")
+	}
+}
+
+// People set this on their own servers; ours must outlive the last client that leaves.
+func TestCloseIdle_LeavesTheSessionThereWhateverAPersonSet(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	if out, err := exec.Command("tmux", "-S", r.Socket(target), "set-option", "-g", "destroy-unattached", "on").CombinedOutput(); err != nil {
+		t.Fatalf("%s", out)
+	}
+	r.view()
+	r.lines.closeIdle(-1)
+	r.until("the client has left", func() bool {
+		out, err := exec.Command("tmux", "-S", r.Socket(target), "list-clients").Output()
+		return err == nil && len(out) == 0
+	})
+	if len(r.view().Panes) != 1 {
+		t.Fatal("the session is gone")
+	}
+}
+
+func TestConn_TheSizeOfThePaneStays(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	r.view()
+	out, err := exec.Command("tmux", "-S", r.Socket(target), "display-message", "-p", "-t", "="+target+":", "#{pane_width}x#{pane_height}").Output()
+	if err != nil || strings.TrimSpace(string(out)) != "200x50" {
+		t.Fatalf("%s %v", out, err)
+	}
+}

@@ -1,0 +1,228 @@
+package tmux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"muxpost.dev/muxpost/services/tmuxd/internal/host"
+)
+
+const (
+	// idleTime is how long a connection is kept that nobody uses, and idleTick how often that is looked at.
+	idleTime = time.Minute
+	idleTick = 15 * time.Second
+	// inline is the longest text that travels in a command: tmux parses those slowly, and reads a file at once.
+	inline = 1024
+	// textPattern names the files of texts on their way.
+	textPattern = ".text.*"
+)
+
+// lines are the connections, by target.
+type lines struct {
+	mu     sync.Mutex
+	of     map[string]*line
+	closed bool
+	// sweeping is true while a goroutine looks for idle ones.
+	sweeping bool
+}
+
+// line is the way to one server.
+type line struct {
+	mu   sync.Mutex
+	conn *conn
+	// anyone is true when the last try to attach to the target's own session found none: a person may have renamed it.
+	anyone bool
+}
+
+func (l *lines) get(target string) *line {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of == nil {
+		l.of = map[string]*line{}
+	}
+	if l.of[target] == nil {
+		l.of[target] = &line{}
+	}
+	return l.of[target]
+}
+
+// ask runs one command list on a server that must be there already, and returns what it printed. nonce is in the line that ends the list.
+func (c *Client) ask(ctx context.Context, name, target, nonce, list string) (reply, error) {
+	ctx, span := c.tracer.Start(ctx, "tmux."+name, trace.WithSpanKind(trace.SpanKindClient))
+	defer span.End()
+	r, err := c.over(ctx, target, nonce, list)
+	if err != nil {
+		span.SetStatus(codes.Error, "no answer")
+		return reply{}, err
+	}
+	span.SetAttributes(attribute.Int("tmux.lines", len(r.lines)))
+	return r, nil
+}
+
+// look is ask for lists that change nothing: one that a lost connection took with it is asked again.
+func (c *Client) look(ctx context.Context, name, target, nonce, list string) (reply, error) {
+	r, err := c.ask(ctx, name, target, nonce, list)
+	if errors.Is(err, errLost) && ctx.Err() == nil {
+		r, err = c.ask(ctx, name, target, nonce, list)
+	}
+	return r, err
+}
+
+func (c *Client) over(ctx context.Context, target, nonce, list string) (reply, error) {
+	for {
+		r, again, err := c.once(ctx, target, nonce, list)
+		if !again {
+			return r, err
+		}
+	}
+}
+
+// once sends a list. again is true when the connection had attached to nobody, so that the list was not read, and another try is worth it.
+func (c *Client) once(ctx context.Context, target, nonce, list string) (r reply, again bool, err error) {
+	l := c.lines.get(target)
+	conn, anyone, err := c.open(l, target)
+	if err != nil {
+		return reply{}, false, err
+	}
+	req, err := conn.send(list, nonce)
+	if err == nil {
+		r, err = req.wait(ctx)
+	}
+	if errors.Is(err, errNotAttached) {
+		l.mu.Lock()
+		l.anyone = !anyone
+		l.mu.Unlock()
+		return reply{}, !anyone, err
+	}
+	return r, false, err
+}
+
+// open returns a connection that stands, or makes one.
+func (c *Client) open(l *line, target string) (conn *conn, anyone bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn != nil && l.conn.usable() {
+		return l.conn, l.anyone, nil
+	}
+	if l.conn != nil {
+		l.conn.end(errLost)
+		l.conn = nil
+	}
+	args := []string{"-N", "-S", c.Socket(target), "-u", "-C", "attach-session", "-E", "-f", "no-output,ignore-size"}
+	if !l.anyone {
+		args = append(args, "-t", "="+target+":")
+	}
+	if l.conn, err = dial(c.bin, c.env, args, func() { c.hint(target) }); err != nil {
+		return nil, false, fmt.Errorf("%w: cannot run tmux: %w", host.ErrNoAnswer, err)
+	}
+	c.lines.watch()
+	return l.conn, l.anyone, nil
+}
+
+// forget closes the connection to a server that is replaced.
+func (c *Client) forget(target string) {
+	l := c.lines.get(target)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn != nil {
+		l.conn.end(errLost)
+	}
+	l.conn, l.anyone = nil, false
+}
+
+// stands says whether a connection to the server is up.
+func (c *Client) stands(target string) bool {
+	l := c.lines.get(target)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conn != nil && l.conn.stands()
+}
+
+// watch closes idle connections, as long as there are any.
+func (l *lines) watch() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sweeping || l.closed {
+		return
+	}
+	l.sweeping = true
+	go func() {
+		for {
+			time.Sleep(idleTick)
+			if !l.closeIdle(idleTime) {
+				return
+			}
+		}
+	}()
+}
+
+// closeIdle closes what was not used for a time. It returns false when nothing is open any more.
+func (l *lines) closeIdle(d time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	open := false
+	for _, line := range l.of {
+		if !line.mu.TryLock() {
+			open = true // somebody is using it
+			continue
+		}
+		switch {
+		case line.conn == nil:
+		case line.conn.idle(d):
+			line.conn.end(errLost)
+			line.conn = nil
+		default:
+			open = true
+		}
+		line.mu.Unlock()
+	}
+	l.sweeping = open && !l.closed
+	return l.sweeping
+}
+
+// Close ends the connections. Servers and agents are not touched.
+func (c *Client) Close() {
+	c.lines.mu.Lock()
+	c.lines.closed = true
+	c.lines.mu.Unlock()
+	c.lines.closeIdle(-1)
+}
+
+// load is the beginning of a list: it puts a text into a buffer of its own. remove is to be called after the answer. Texts that are long
+// travel in a file that the server reads by itself, whole: it is complete before the list is sent.
+func (c *Client) load(buffer, text string) (list string, remove func(), err error) {
+	if len(text) <= inline {
+		return "set-buffer -b " + buffer + " " + quote(text) + " ; ", func() {}, nil
+	}
+	f, err := os.CreateTemp(c.dir, textPattern)
+	if err != nil {
+		return "", nil, fmt.Errorf("cannot hand the text over: %w", err)
+	}
+	remove = func() { _ = os.Remove(f.Name()) }
+	_, err = f.WriteString(text)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		remove()
+		return "", nil, fmt.Errorf("cannot hand the text over: %w", err)
+	}
+	return "load-buffer -b " + buffer + " " + quote(escapeFormat(f.Name())) + " ; ", remove, nil
+}
+
+// sweep removes the texts that an earlier life left behind.
+func (c *Client) sweep() {
+	left, _ := filepath.Glob(filepath.Join(c.dir, textPattern))
+	for _, path := range left {
+		_ = os.Remove(path)
+	}
+}
