@@ -35,7 +35,7 @@ func BuiltinHarnesses() map[string]Harness {
 			PromptArgs:     []string{"--prompt-file", "{prompt_file}"},
 			ConversationID: ConversationAssigned,
 			Env:            map[string]string{"FAKEAGENT_HOME": "{state}"},
-			PassEnv: []string{"FAKEAGENT_READY_AFTER", "FAKEAGENT_PASTE_SETTLE", "FAKEAGENT_FOLD", "FAKEAGENT_TURN",
+			PassEnv: []string{"FAKEAGENT_READY_AFTER", "FAKEAGENT_PASTE_SETTLE", "FAKEAGENT_PASTE_DRAW", "FAKEAGENT_FOLD", "FAKEAGENT_TURN",
 				"FAKEAGENT_DIE_AFTER", "FAKEAGENT_EXIT_AFTER", "FAKEAGENT_EXIT_CODE", "FAKEAGENT_TRUST_DIALOG"},
 			Prompt:       `^› (.*)$`,
 			Placeholder:  `^Ask fakeagent to do anything`,

@@ -45,6 +45,33 @@ func TestPaste_AFrozenAgentIsNotTypedAtAgain(t *testing.T) {
 	}
 }
 
+// A program may have read a text long before it draws it: until then nothing shows of it, and its input is read.
+func TestPaste_ATextThatShowsLateIsNotTypedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]string{"FAKEAGENT_PASTE_DRAW": "2500ms"})
+	res := r.started("", "")
+	r.ready()
+	paste := func(id string) host.PasteResult {
+		got, err := r.Paste(r.ctxFor(900*time.Millisecond), host.PasteRequest{Item: r.item, DeliveryID: id, Text: "hello there", Token: r.token()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	for _, id := range []string{d1, d1, d2} {
+		if got := paste(id); got.Verdict != host.Held {
+			t.Errorf("%s before it shows: %+v", id, got)
+		}
+	}
+	r.until("it is submitted", func() bool {
+		got := r.paste(d1, "hello there").Verdict
+		return got == host.Submitted || got == host.AlreadyDelivered
+	})
+	r.idle()
+	r.until("the other one is too", func() bool { return r.paste(d2, "hello there").Verdict == host.Submitted })
+	r.took(res.Conversation, typed(d1, "hello there"), typed(d2, "hello there"))
+}
+
 // What a person types while a delivery is under way is never sent with it. Where their keys met the submit itself (the agent had read them
 // and not drawn them yet), the delivery may end as unconfirmed once they wiped the box; it is never merged, and never typed twice.
 func TestPaste_WhatAPersonTypesMeanwhileIsNeverSent(t *testing.T) {

@@ -35,6 +35,7 @@ func configure(args []string, getenv func(string) string, usage io.Writer) (conf
 	flags.StringVar(&c.home, "home", "", "`directory` of the transcripts (default ~/.fakeagent)")
 	flags.DurationVar(&c.readyAfter, "ready-after", 300*time.Millisecond, "time until the composer takes input")
 	flags.DurationVar(&c.pasteSettle, "paste-settle", 150*time.Millisecond, "time after a paste in which Enter is swallowed")
+	flags.DurationVar(&c.pasteDraw, "paste-draw", 0, "time until a paste that was read shows")
 	flags.IntVar(&c.fold, "fold", 1000, "a paste of more characters is shown folded")
 	flags.DurationVar(&c.turn, "turn", 300*time.Millisecond, "length of a turn")
 	flags.DurationVar(&c.dieAfter, "die-after", 1200*time.Millisecond, "time until the resume of an unknown conversation fails")
@@ -87,7 +88,7 @@ func (c *config) check(userHome string) error {
 		}
 		*id = strings.ToLower(*id)
 	}
-	if c.fold < 0 || c.exitCode < 0 || c.exitCode > 255 || min(c.readyAfter, c.pasteSettle, c.turn, c.dieAfter, c.exitAfter) < 0 {
+	if c.fold < 0 || c.exitCode < 0 || c.exitCode > 255 || min(c.readyAfter, c.pasteSettle, c.pasteDraw, c.turn, c.dieAfter, c.exitAfter) < 0 {
 		return fmt.Errorf("lengths and times are not negative, and an exit code is between 0 and 255")
 	}
 	if c.home == "" {

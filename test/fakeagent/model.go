@@ -13,6 +13,7 @@ type settings struct {
 	cwd         string
 	readyAfter  time.Duration
 	pasteSettle time.Duration
+	pasteDraw   time.Duration // a paste that was read shows no sooner
 	turn        time.Duration
 	fold        int
 	trust       bool          // a trust dialog opens before the composer

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -32,6 +33,7 @@ type terminal struct {
 	reads      chan []byte
 	decoder    decoder
 	escapeAt   time.Time
+	drawAt     time.Time // the screen is not drawn sooner
 	shown      *frame
 }
 
@@ -89,7 +91,7 @@ func (t *terminal) loop() (*effect, error) {
 		if exit != nil || err != nil {
 			return exit, err
 		}
-		if t.draw() != nil {
+		if !t.now().Before(t.drawAt) && t.draw() != nil {
 			return t.hangUp() // a terminal that cannot be drawn on is gone, and its signal is on the way
 		}
 		timer.Reset(t.untilWake())
@@ -112,6 +114,9 @@ func (t *terminal) untilWake() time.Duration {
 	at, ok := t.model.wake()
 	if !t.escapeAt.IsZero() && (!ok || t.escapeAt.Before(at)) {
 		at, ok = t.escapeAt, true
+	}
+	if t.now().Before(t.drawAt) && (!ok || t.drawAt.Before(at)) {
+		at, ok = t.drawAt, true
 	}
 	if !ok {
 		return time.Hour
@@ -142,6 +147,9 @@ func (t *terminal) take(b []byte, ok bool) (*effect, error) {
 	}
 	now := t.now()
 	events := t.decoder.feed(b)
+	if slices.ContainsFunc(events, func(e event) bool { return e.kind == evPaste }) {
+		t.drawAt = now.Add(t.model.pasteDraw)
+	}
 	t.escapeAt = time.Time{}
 	if t.decoder.waiting() {
 		t.escapeAt = now.Add(escapeWait)

@@ -6,75 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/core/session"
-	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 )
-
-// PasteRequest asks for one delivery to be put into a living agent.
-type PasteRequest struct {
-	Item       workitem.Ref
-	DeliveryID string
-	Text       string
-	// Stamp is the incarnation it is meant for; empty for whichever is there.
-	Stamp string
-	Token int64
-}
-
-// Verdict says what came of a delivery at a session.
-type Verdict uint8
-
-// The verdicts. The zero value claims nothing.
-const (
-	Unconfirmed Verdict = iota
-	Submitted
-	AlreadyDelivered
-	Held
-	Refused
-)
-
-// String returns the verdict's name, for the log.
-func (v Verdict) String() string {
-	return [...]string{Unconfirmed: "unconfirmed", Submitted: "submitted", AlreadyDelivered: "already_delivered", Held: "held",
-		Refused: "refused"}[v]
-}
-
-// Cause says why a delivery is held or refused.
-type Cause uint8
-
-// The causes: of Held first, then of Refused.
-const (
-	CauseNone Cause = iota
-	HeldDraft
-	HeldDialog
-	HeldBusy
-	HeldNotReady
-	HeldInputOff
-	HeldNotShown
-	HeldFrozen
-	HeldPerson
-	RefusedDead
-	RefusedAbsent
-	RefusedForeign
-	RefusedIncarnation
-)
-
-// PasteResult is the verdict on a delivery.
-type PasteResult struct {
-	Target      string
-	Incarnation Incarnation
-	Verdict     Verdict
-	Cause       Cause
-	// ByTranscript is true when the agent's own record proves it, false when the screen does.
-	ByTranscript bool
-	// Phase is the delivery's phase, with Unconfirmed.
-	Phase  session.Phase
-	Detail string
-	// again is true when an act was refused only for what changes from moment to moment: another look is worth it.
-	again bool
-}
 
 const (
 	// tick is how often a screen is looked at while something is waited for.
@@ -82,12 +17,11 @@ const (
 	// seenTime is how long a text may take to show in the composer; seenPerKiB is added for long ones.
 	seenTime   = 2 * time.Second
 	seenPerKiB = 4 * time.Millisecond
+	// awayTime is how long a text that was typed and does not show is watched for, before it counts as one that never arrived.
+	awayTime = 3 * time.Second
 	// takenTime is how long evidence is waited for after one submit, and submits is how often one is sent.
 	takenTime = 1500 * time.Millisecond
 	submits   = 2
-	// pasteTime bounds a paste whose caller sets no time; lastWords is kept of it for the answer.
-	pasteTime = 10 * time.Second
-	lastWords = 500 * time.Millisecond
 	// refusedTime is how long a screen that moves on is looked at again and again.
 	refusedTime = 3 * time.Second
 	// personTime is how long a person who types in an attached terminal is left alone.
@@ -96,93 +30,19 @@ const (
 	minRows, minColumns = 10, 40
 )
 
-// pasting is one paste under way.
+// pasting is the channel that works for any program: the text is pasted into its terminal, seen in its composer, and submitted.
 type pasting struct {
-	h       *Host
-	slot    *slot
-	req     PasteRequest
-	target  string
-	harness *harness.Harness
-	typed   string
-	mark    string
-	sight   sight
-	ring    session.Ring
-	// end is when nothing more is begun or waited for.
-	end time.Time
+	*delivering
 	// refusedAt is when an act was first refused because the screen had moved on.
 	refusedAt time.Time
 }
 
-// until returns when a wait for d that starts now ends.
-func (p *pasting) until(d time.Duration) time.Time {
-	if t := time.Now().Add(d); t.Before(p.end) {
-		return t
-	}
-	return p.end
-}
-
-// Paste puts a delivery into the agent and submits it. A repeat goes on at the phase in which the first stopped; the text is never typed
-// twice. It never waits for a person.
-func (h *Host) Paste(ctx context.Context, req PasteRequest) (PasteResult, error) {
-	if !session.ValidDeliveryID(req.DeliveryID) {
-		return PasteResult{}, badDeliveryID(req.DeliveryID)
-	}
-	clean, _, err := prompt.Clean(req.Text)
-	if err != nil {
-		return PasteResult{}, err
-	}
-	p := &pasting{h: h, req: req, target: req.Item.Target(), typed: prompt.Typed(req.DeliveryID, clean), mark: prompt.Mark(req.DeliveryID)}
-	slot, release, err := h.acquire(ctx, p.target)
-	if err != nil {
-		return PasteResult{}, err
-	}
-	defer release()
-	p.slot = slot
-	// An act that began is brought to its end: a caller that went away must not leave a half-known one. What the caller gave is how
-	// long it may take.
-	p.end = time.Now().Add(pasteTime)
-	if deadline, ok := ctx.Deadline(); ok && deadline.Before(p.end) {
-		p.end = deadline
-	}
-	p.end = p.end.Add(-lastWords)
-	ctx = context.WithoutCancel(ctx)
-	if p.sight, err = h.lookOwned(ctx, slot, req.Item); err != nil {
-		return PasteResult{}, err
-	}
-	if err := h.fence(p.sight, req.Token); err != nil {
-		return PasteResult{}, err
-	}
-	r, err := p.run(ctx)
-	failpoint.Hit("tmuxd.paste.answering")
-	r.Target, r.Incarnation = p.target, p.sight.incarnation()
-	return r, err
-}
-
-// run decides by state and phase what is to be done, and does it.
-func (p *pasting) run(ctx context.Context) (PasteResult, error) {
-	h, s := p.h, p.sight
-	if s.state == session.Unknown {
-		return PasteResult{}, silence(fmt.Errorf("%s", s.why))
-	}
-	phase, err := h.phase(s, p.req.DeliveryID)
-	if err != nil {
-		return PasteResult{}, storage(err)
-	}
-	if phase == session.Taken {
-		return PasteResult{Verdict: AlreadyDelivered, ByTranscript: true}, nil
-	}
-	if r, refused := p.refused(); refused {
-		return r, nil
-	}
-	if p.harness, err = h.Table.Find(s.pane.Harness); err != nil {
-		return PasteResult{}, err
-	}
+// carry goes on where an earlier call stopped, or looks and types.
+func (p *pasting) carry(ctx context.Context, phase session.Phase) (PasteResult, error) {
 	if p.harness.NoBracketedPaste {
 		p.typed = strings.Join(strings.Fields(p.typed), " ")
 	}
-	p.ring = s.ring()
-	here := p.ring.Phase(p.req.DeliveryID)
-	switch here {
+	switch here := p.ring.Phase(p.req.DeliveryID); here {
 	case session.Boot, session.Submitted:
 		return p.settle(ctx, here, false)
 	case session.Pasted:
@@ -201,32 +61,16 @@ func (p *pasting) run(ctx context.Context) (PasteResult, error) {
 	if r, held := p.held(screen); held {
 		return r, nil
 	}
+	if other := p.ring.Unsubmitted(); other != "" {
+		// The text of another delivery was typed here and does not show. Ours must not meet it when it comes up.
+		switch shown, r, err := p.staysAway(ctx); {
+		case err != nil || r != nil:
+			return orZero(r), err
+		case shown:
+			return hold(HeldDraft, "the text of delivery "+other+", which was typed and not submitted, may still come up"), nil
+		}
+	}
 	return p.typeText(ctx, screen, false)
-}
-
-// refused answers for sessions that take no delivery.
-func (p *pasting) refused() (PasteResult, bool) {
-	s := p.sight
-	refuse := func(c Cause, detail string) (PasteResult, bool) {
-		return PasteResult{Verdict: Refused, Cause: c, Detail: detail}, true
-	}
-	switch {
-	case s.state == session.Dead:
-		return refuse(RefusedDead, s.why)
-	case s.state == session.Absent:
-		return refuse(RefusedAbsent, s.why)
-	case s.flags.Has(session.Foreign):
-		return refuse(RefusedForeign, s.why)
-	case s.flags.Has(session.Detached) || s.pane == nil:
-		return hold(HeldNotReady, s.why), true
-	case p.req.Stamp != "" && p.req.Stamp != s.pane.Stamp:
-		return refuse(RefusedIncarnation, "another incarnation lives there: "+s.pane.Stamp)
-	}
-	return PasteResult{}, false
-}
-
-func hold(c Cause, detail string) PasteResult {
-	return PasteResult{Verdict: Held, Cause: c, Detail: detail}
 }
 
 // held says what is in the way of typing into a screen.

@@ -42,6 +42,8 @@ type Terminals interface {
 	Reopen(server Server)
 	// Unread returns how much of what was typed the program of a pane has not read yet; ok is false when it cannot be told.
 	Unread(tty string) (n int, ok bool)
+	// Stopped says whether a program of a pane is stopped, as by SIGSTOP.
+	Stopped(tty string) bool
 }
 
 // Typist is the part of Tmux that types and keeps the record of it, each call one guarded list.

@@ -43,9 +43,43 @@ func (p *pasting) resume(ctx context.Context) (PasteResult, error) {
 	if r, held := p.held(screen); held {
 		return r, nil
 	}
-	// The agent has read its input, its composer is empty, and neither its record nor the screen has the text: it never arrived (a
+	if shown, r, err := p.staysAway(ctx); err != nil || r != nil {
+		return orZero(r), err
+	} else if shown {
+		return p.resume(ctx)
+	}
+	if screen, gone, err = p.capture(ctx); err != nil || gone != nil {
+		return orZero(gone), err
+	}
+	if r, held := p.held(screen); held {
+		return r, nil
+	}
+	// The agent has read its input, its composer stays empty, and neither its record nor the screen has the text: it never arrived (a
 	// dialog swallowed it).
 	return p.typeText(ctx, screen, true)
+}
+
+// staysAway watches for a time whether a text that was typed, was read and does not show comes up yet: a program that has read its
+// input may take long to draw it, and one that was stopped in between takes as long as it is stopped.
+func (p *pasting) staysAway(ctx context.Context) (shown bool, r *PasteResult, err error) {
+	for end := time.Now().Add(awayTime); time.Now().Before(end); pause(ctx, tick) {
+		screen, gone, err := p.capture(ctx)
+		if err != nil || gone != nil {
+			return false, gone, err
+		}
+		reading := p.harness.Read(screen.Screen)
+		switch {
+		case reading.Dialog || !reading.Ready || reading.Text != "" || p.unread() || p.proof() == recorded:
+			return true, nil, nil
+		case p.h.Tmux.Stopped(p.sight.pane.TTY):
+			r := hold(HeldFrozen, "the agent is stopped, and may have read what was typed")
+			return false, &r, nil
+		case !time.Now().Before(p.end):
+			r := hold(HeldFrozen, "the text was typed and does not show; it is not certain yet that it never will")
+			return false, &r, nil
+		}
+	}
+	return false, nil, nil
 }
 
 // settle looks for evidence of what was submitted, or started with. Once more a submit is sent while the text still stands in the composer,
@@ -123,52 +157,6 @@ func (p *pasting) await(ctx context.Context, phase session.Phase, first Verdict)
 		}
 		return unconfirmed("the text was submitted, and nothing shows yet whether it arrived")
 	}
-}
-
-// delivered records that the agent's own record has it. If that cannot be written, the next question finds out again.
-func (p *pasting) delivered(ctx context.Context, from session.Phase, v Verdict) (PasteResult, error) {
-	id := p.req.DeliveryID
-	if err := p.journal(session.Taken, false); err != nil {
-		p.h.Logger.WarnContext(ctx, "the journal could not be written", "target", p.target, "delivery_id", id, "error", err)
-	}
-	_, err := p.act(ctx, func(ctx context.Context, g Guard) (Ruling, error) {
-		return p.h.Tmux.Record(ctx, p.target, g, id, from, p.ring.With(id, session.Taken))
-	})
-	if err != nil {
-		p.h.Logger.WarnContext(ctx, "the phase of a delivery could not be recorded", "target", p.target, "delivery_id", id, "error", err)
-	}
-	return PasteResult{Verdict: v, ByTranscript: true}, nil
-}
-
-func (p *pasting) proof() proof {
-	return p.h.evidence(p.harness, p.target, p.sight.status().Directory, p.req.DeliveryID)
-}
-
-func (p *pasting) journal(phase session.Phase, synced bool) error {
-	pane := p.sight.pane
-	err := p.h.Disk.Append(p.target, Entry{Time: p.h.Now(), ID: p.req.DeliveryID, Phase: phase, Stamp: pane.Stamp, Harness: pane.Harness,
-		Conversation: pane.Conversation, Directory: p.sight.status().Directory}, synced)
-	if err != nil {
-		return storage(err)
-	}
-	return nil
-}
-
-// act sends one guarded list. One that gets no answer is resolved at once: with the generation moved on it can no longer run, and the
-// next call reads from the ring whether it did.
-func (p *pasting) act(ctx context.Context, do func(context.Context, Guard) (Ruling, error)) (Ruling, error) {
-	limit := max(time.Until(p.end), lastWords)
-	limit = min(limit, actTime)
-	actCtx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	ruling, err := do(actCtx, p.sight.guard(p.slot.generation, p.req.Token, p.h.Now().Add(limit)))
-	if !noAnswer(err) {
-		return ruling, err
-	}
-	if resolveErr := p.h.advance(ctx, p.slot, p.target); resolveErr != nil {
-		return Unruled, resolveErr
-	}
-	return Unruled, fault.Wrap(fault.Unavailable, fault.ReasonTmuxNoAnswer, "the tmux server answered too late; what ran is settled, and asking again goes on", err)
 }
 
 // capture reads the screen. gone is set when the pane is no longer the agent's, or is dead.

@@ -1,6 +1,7 @@
 package tmux
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -174,4 +175,41 @@ func (c *Client) Unread(tty string) (n int, ok bool) {
 	defer f.Close()
 	n, err = unix.IoctlGetInt(int(f.Fd()), unix.TIOCINQ)
 	return n, err == nil
+}
+
+// Stopped says whether a program whose terminal this is was stopped: it may hold what it read and show nothing of it. What cannot be
+// read counts as not stopped.
+func (c *Client) Stopped(tty string) bool {
+	var st unix.Stat_t
+	if err := unix.Stat(tty, &st); err != nil {
+		return false
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if c := e.Name()[0]; c < '0' || c > '9' {
+			continue
+		}
+		data, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue
+		}
+		// After the name, which may hold anything: state, parent, group, session, terminal.
+		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+		if len(fields) < 5 || fields[0] != "T" && fields[0] != "t" {
+			continue
+		}
+		if n, err := strconv.ParseUint(fields[4], 10, 64); err == nil && sameTerminal(n, st.Rdev) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameTerminal compares a terminal as /proc numbers it with a device number.
+func sameTerminal(n, dev uint64) bool {
+	major, minor := uint32(n>>8&0xfff), uint32(n&0xff|n>>12&0xfff00)
+	return major == unix.Major(dev) && minor == unix.Minor(dev)
 }
