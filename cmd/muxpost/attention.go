@@ -27,28 +27,36 @@ const (
 // attentionReport is what muxpost attention tells.
 type attentionReport struct {
 	Entries []attention.Entry `json:"entries"`
+	// Hidden is how many entries are left out because somebody has seen them.
+	Hidden int `json:"hidden"`
 	// Problems say what could not be found out, so that the list may lack something.
 	Problems []string `json:"problems"`
 }
 
 func attentionCommand(a *app) *cobra.Command {
 	var within time.Duration
+	var all bool
 	c := &cobra.Command{
 		Use: "attention", Short: "List everything that needs a person, with what to do about it", Args: args(0, 0, ""),
+		Example: `  muxpost attention
+  muxpost attention ack d1a2b3c4 --reason "the agent's owner knows"
+  muxpost attention --all`,
 		Long: fmt.Sprintf(`attention lists what does not pass by itself: events that were dropped, given up or typed without proof that they
 arrived; events held by a session for longer than %s, or on their way for longer than %s; agents that live on without their session; sources
-that cannot be read; and pauses that have stood for longer than %s.
+that cannot be read; and pauses that have stood for longer than %s. What somebody has acknowledged is left out until its state changes.
 
 Exit codes: 0 nothing needs a person, 1 something does, 3 a service does not answer, so that the list may lack something.`,
 			view.Short(attention.MaxHeld), view.Short(attention.MaxWaiting), view.Short(attention.MaxPaused)),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.attention(cmd.Context(), within) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.attention(cmd.Context(), within, all) },
 	}
+	c.Flags().BoolVar(&all, "all", false, "what was acknowledged too")
 	c.Flags().DurationVar(&within, "ended-within", endedWithin, "leave out events that ended longer ago; 0 leaves out none")
 	a.jsonFlag(c)
+	c.AddCommand(ackCommand(a))
 	return c
 }
 
-func (a *app) attention(ctx context.Context, within time.Duration) error {
+func (a *app) attention(ctx context.Context, within time.Duration, all bool) error {
 	if within < 0 {
 		return fault.New(fault.Invalid, fault.ReasonBadArgument, "--ended-within must not be negative")
 	}
@@ -61,16 +69,20 @@ func (a *app) attention(ctx context.Context, within time.Duration) error {
 	if within > 0 {
 		g.known.EndedAfter = a.now().Add(-within)
 	}
-	// The dispatcher goes first: some rows of the ledger are asked for because of what it says.
-	away := g.askDispatcher(ctx, s)
-	if err := g.askPoller(ctx, s); away == nil {
-		away = err
-	}
-	r := attentionReport{Entries: attention.Find(g.known, a.now()), Problems: append([]string{}, g.problems...)}
-	if a.json {
-		if r.Entries == nil {
-			r.Entries = []attention.Entry{}
+	away := g.ask(ctx, s)
+	r := attentionReport{Entries: []attention.Entry{}, Problems: append([]string{}, g.problems...)}
+	open := 0
+	for _, e := range attention.Find(g.known, a.now()) {
+		switch {
+		case e.Acknowledged == nil:
+			open++
+		case !all:
+			r.Hidden++
+			continue
 		}
+		r.Entries = append(r.Entries, e)
+	}
+	if a.json {
 		err = a.values(r)
 	} else {
 		r.print(a.printer(), away == nil)
@@ -80,8 +92,8 @@ func (a *app) attention(ctx context.Context, within time.Duration) error {
 		return err
 	case away != nil:
 		return away
-	case len(r.Entries) > 0:
-		return errors.New(view.Count(len(r.Entries), "thing needs", "things need") + " a person")
+	case open > 0:
+		return errors.New(view.Count(open, "thing needs", "things need") + " a person")
 	}
 	return nil
 }
@@ -104,6 +116,16 @@ func (g *gathered) cut(got, most int, what string) {
 	if got >= most {
 		g.problems = append(g.problems, fmt.Sprintf("there are more than %d %s, and only the newest were looked at", most, what))
 	}
+}
+
+// ask asks both services, and returns why one of them did not answer. The dispatcher goes first: some rows of the ledger are asked for
+// because of what it says.
+func (g *gathered) ask(ctx context.Context, s *services) error {
+	away := g.askDispatcher(ctx, s)
+	if err := g.askPoller(ctx, s); away == nil {
+		away = err
+	}
+	return away
 }
 
 func (g *gathered) askDispatcher(ctx context.Context, s *services) error {
@@ -168,7 +190,11 @@ func (g *gathered) askPoller(ctx context.Context, s *services) error {
 			}
 		}
 		sources, err := c.ListSources(ctx, &pollerv1.ListSourcesRequest{})
-		g.known.Sources = sources.GetSources()
+		if err != nil {
+			return err
+		}
+		seen, err := c.ListAcknowledgements(ctx, &pollerv1.ListAcknowledgementsRequest{})
+		g.known.Sources, g.known.Acknowledgements = sources.GetSources(), seen.GetAcknowledgements()
 		return err
 	}))
 }
@@ -177,7 +203,7 @@ func (r attentionReport) print(p view.Printer, complete bool) {
 	for _, problem := range r.Problems {
 		p.Line("%s", p.Paint(view.Warn, "not known: "+p.Clip(problem, 200)))
 	}
-	if len(r.Entries) == 0 && complete {
+	if len(r.Entries) == 0 && r.Hidden == 0 && complete {
 		p.Line("%s", p.Paint(view.Good, "nothing needs a person"))
 	}
 	for i, e := range r.Entries {
@@ -186,9 +212,7 @@ func (r attentionReport) print(p view.Printer, complete bool) {
 		}
 		word := strings.ReplaceAll(string(e.Kind), "_", " ")
 		head := p.Paint(view.ToneOf(string(e.Kind)), word) + "  " + p.Paint(view.Bold, view.Clean(e.Subject))
-		if e.DeliveryID != "" {
-			head += "  " + view.Clean(e.DeliveryID)
-		}
+		head += "  " + view.Clean(e.ID)
 		if e.Since != nil {
 			head += "  since " + p.Time(*e.Since)
 		}
@@ -196,5 +220,11 @@ func (r attentionReport) print(p view.Printer, complete bool) {
 		p.Line("  %s", p.Clip(e.Why, 400))
 		p.Line("  %s %s", p.Paint(view.Dim, "do:  "), p.Clip(e.Remedy, 400))
 		p.Line("  %s %s", p.Paint(view.Dim, "look:"), view.Clean(e.Look))
+		if e.Acknowledged != nil {
+			p.Line("  %s %s", p.Paint(view.Dim, "seen:"), p.Clip(seen(p, *e.Acknowledged), 400))
+		}
+	}
+	if r.Hidden > 0 {
+		p.Line("%s", p.Paint(view.Dim, view.Count(r.Hidden, "acknowledged entry is", "acknowledged entries are")+" left out; --all shows them"))
 	}
 }

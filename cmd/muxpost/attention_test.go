@@ -187,9 +187,9 @@ func TestAttention_WithAServiceAwayTellsWhatIsKnown(t *testing.T) {
 func TestAttention_ReadsAsItShould(t *testing.T) {
 	since := now.Add(-3 * time.Hour)
 	r := attentionReport{Problems: []string{"sessions: the dispatcher did not answer"}, Entries: []attention.Entry{
-		{Kind: attention.Dropped, Subject: "github:octo/widget#7", DeliveryID: "daaaa1111", Since: &since, Why: "the name \x1b[31mis taken",
+		{ID: "daaaa1111", Kind: attention.Dropped, Subject: "github:octo/widget#7", DeliveryID: "daaaa1111", Since: &since, Why: "the name \x1b[31mis taken",
 			Remedy: "free it; then muxpost retry daaaa1111", Look: "muxpost explain daaaa1111"},
-		{Kind: attention.GaveUp, Subject: "github:octo/widget#8", DeliveryID: "dbbbb2222", Why: "its tries are spent", Remedy: "see the log",
+		{ID: "dbbbb2222", Kind: attention.GaveUp, Subject: "github:octo/widget#8", DeliveryID: "dbbbb2222", Why: "its tries are spent", Remedy: "see the log",
 			Look: "muxpost explain dbbbb2222"},
 	}}
 	var out bytes.Buffer

@@ -96,6 +96,7 @@ type fakePoller struct {
 	counts    []*pollerv1.StateCount
 	events    []*pollerv1.PollEvent
 	retried   []*pollerv1.RetryRequest
+	acks      []*pollerv1.Acknowledgement
 	// looked is called before each answer to a question about one delivery.
 	looked func(*pollerv1.LedgerEntry)
 }
@@ -134,6 +135,35 @@ func (f *fakePoller) ListPollEvents(_ context.Context, r *pollerv1.ListPollEvent
 	return out, nil
 }
 
+func (f *fakePoller) Settle(_ context.Context, r *pollerv1.SettleRequest) (*pollerv1.SettleResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.entries {
+		if e.GetDeliveryId() == r.GetDeliveryId() {
+			settled := e.GetReason() != "done"
+			e.State, e.Reason, e.Detail = pollerv1.LedgerState_LEDGER_STATE_SETTLED, "done", "it was settled by "+r.GetWho()
+			return &pollerv1.SettleResponse{Entry: e, Settled: settled}, nil
+		}
+	}
+	return nil, fault.New(fault.NotFound, fault.ReasonDeliveryNotFound, "no such event")
+}
+
+func (f *fakePoller) Acknowledge(_ context.Context, r *pollerv1.AcknowledgeRequest) (*pollerv1.AcknowledgeResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a := &pollerv1.Acknowledgement{EntryId: r.GetEntryId(), State: r.GetState(), DeliveryId: r.GetDeliveryId(), Who: r.GetWho(),
+		Reason: r.GetReason(), CreateTime: at(time.Minute)}
+	f.acks = append(f.acks, a)
+	return &pollerv1.AcknowledgeResponse{Acknowledgement: a}, nil
+}
+
+func (f *fakePoller) ListAcknowledgements(context.Context, *pollerv1.ListAcknowledgementsRequest) (
+	*pollerv1.ListAcknowledgementsResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &pollerv1.ListAcknowledgementsResponse{Acknowledgements: f.acks}, nil
+}
+
 func (f *fakePoller) Retry(_ context.Context, r *pollerv1.RetryRequest) (*pollerv1.RetryResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -143,6 +173,10 @@ func (f *fakePoller) Retry(_ context.Context, r *pollerv1.RetryRequest) (*poller
 		case e.GetDeliveryId() != r.GetDeliveryId():
 		case view.Waits(e.GetState()):
 			return &pollerv1.RetryResponse{Entry: e}, nil
+		case e.GetReason() == "unconfirmed" && r.GetTypeAgain():
+			return &pollerv1.RetryResponse{Entry: &pollerv1.LedgerEntry{DeliveryId: "dagain111", WorkItem: e.GetWorkItem()}, Retried: true}, nil
+		case e.GetReason() == "unconfirmed":
+			return &pollerv1.RetryResponse{Entry: e, Retried: true, EvidenceOnly: true}, nil
 		case e.GetState() == pollerv1.LedgerState_LEDGER_STATE_DROPPED:
 			e.State = pollerv1.LedgerState_LEDGER_STATE_PENDING
 			return &pollerv1.RetryResponse{Entry: e, Retried: true}, nil
@@ -301,7 +335,7 @@ func TestCommands_SayWhoIsAwayAndWhatToDo(t *testing.T) {
 	d := newDesk(t)
 	for _, line := range [][]string{
 		{"send", "github:o/r#1", "hi"}, {"ledger"}, {"deliveries"}, {"sessions"}, {"events"}, {"poll"}, {"explain", "daaaa1111"},
-		{"attention"}, {"pause", "--all"}, {"unpause", "github:o/r#1"}, {"retry", "daaaa1111"},
+		{"attention"}, {"pause", "--all"}, {"unpause", "github:o/r#1"}, {"retry", "daaaa1111"}, {"done", "daaaa1111"}, {"attention", "ack", "x"},
 	} {
 		err := d.run(t, line...)
 		if !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "muxpost up") {
@@ -365,7 +399,7 @@ func TestRoot_RefusesWhatItDoesNotKnow(t *testing.T) {
 	d := newDesk(t)
 	for _, line := range [][]string{
 		{"stauts"}, {"--nope"}, {"status", "x"}, {"ledger", "--state", "nope"}, {"trace", "x"}, {"events", "--delivery", "X"},
-		{"pause"}, {"pause", "--all", "github:o/r#1"}, {"unpause"}, {"pause", "octo#7"}, {"retry"}, {"retry", "X"}, {"attention", "x"},
+		{"pause"}, {"pause", "--all", "github:o/r#1"}, {"unpause"}, {"pause", "octo#7"}, {"retry"}, {"retry", "X"}, {"done"}, {"done", "X"}, {"attention", "x"}, {"attention", "ack"},
 		{"attention", "--ended-within", "-1s"},
 	} {
 		if err := d.run(t, line...); !errors.Is(err, fault.Invalid) {

@@ -13,8 +13,8 @@ import (
 
 type retryOptions struct {
 	operatorFlags
-	wait    bool
-	timeout time.Duration
+	typeAgain, wait bool
+	timeout         time.Duration
 }
 
 func retryCommand(a *app) *cobra.Command {
@@ -24,9 +24,14 @@ func retryCommand(a *app) *cobra.Command {
 		Args: args(1, 1, "muxpost attention lists them"),
 		Long: `retry has an event asked about again under its own id and with a new budget: one that was dropped, gave up, or was typed without
 proof that it arrived. It is decided again, and what arrived after all is not typed again. An event that waits is looked at at once. What
-policy ended, and what is in its conversation, is refused.`,
+policy ended, and what is in its conversation, is refused.
+
+Of an unconfirmed event that means that evidence is looked for again, and nothing is typed. With --type-again it is typed once more, under
+an id of its own and with a line that says so: look first with muxpost attach, because it may then be there twice. muxpost done ends it
+instead.`,
 		RunE: func(cmd *cobra.Command, given []string) error { return a.retry(cmd.Context(), given[0], o) },
 	}
+	c.Flags().BoolVar(&o.typeAgain, "type-again", false, "type an unconfirmed event once more: it may then be there twice")
 	c.Flags().StringVar(&o.reason, "reason", "", "why, for others to read")
 	c.Flags().BoolVar(&o.wait, "wait", false, "follow it until it ends; exit code 0 only when it was delivered")
 	c.Flags().DurationVar(&o.timeout, "timeout", defaultWait, "how long --wait waits")
@@ -49,7 +54,9 @@ func (a *app) retry(ctx context.Context, id string, o retryOptions) error {
 	defer s.close()
 	var answer *pollerv1.RetryResponse
 	err = s.poller(ctx, callTime, func(ctx context.Context, c pollerv1.PollerServiceClient) (err error) {
-		answer, err = c.Retry(ctx, &pollerv1.RetryRequest{DeliveryId: id, Who: a.by(o.operatorFlags), Reason: o.reason})
+		answer, err = c.Retry(ctx, &pollerv1.RetryRequest{
+			DeliveryId: id, Who: a.by(o.operatorFlags), Reason: o.reason, TypeAgain: o.typeAgain,
+		})
 		return err
 	})
 	if err != nil {
@@ -59,9 +66,17 @@ func (a *app) retry(ctx context.Context, id string, o retryOptions) error {
 		return view.JSON(a.stdout, answer)
 	}
 	e := answer.GetEntry()
-	if answer.GetRetried() {
+	switch {
+	case o.typeAgain:
+		a.say("%s of %s is typed once more, as %s: it may then be there twice", id, view.Clean(e.GetWorkItem()), e.GetDeliveryId())
+		id = e.GetDeliveryId()
+	case answer.GetEvidenceOnly():
+		a.say("%s of %s is only looked for again: nothing is typed", id, view.Clean(e.GetWorkItem()))
+		a.say("  muxpost retry --type-again %s   types it once more, after which it may be there twice (once it is unconfirmed again)", id)
+		a.say("  muxpost done %s   ends it instead", id)
+	case answer.GetRetried():
 		a.say("%s of %s is tried again, with %s", id, view.Clean(e.GetWorkItem()), view.Count(int(e.GetBudget()), "new try", "new tries"))
-	} else {
+	default:
 		when := "it is looked at now"
 		if e.GetWaitsBehind() != nil {
 			when = "its turn comes when that has ended"
@@ -72,5 +87,47 @@ func (a *app) retry(ctx context.Context, id string, o retryOptions) error {
 		return a.await(ctx, s, e, o.timeout)
 	}
 	a.say("  muxpost explain %s   says what became of it", id)
+	return nil
+}
+
+func doneCommand(a *app) *cobra.Command {
+	var o operatorFlags
+	c := &cobra.Command{
+		Use: "done DELIVERY-ID", Short: "End an event for good that was dropped, gave up or is unconfirmed, in place of a retry",
+		Args: args(1, 1, "muxpost attention lists them"),
+		Long: `done ends an event that needs a person: one that was dropped, gave up, or was typed without proof that it arrived. It is settled by
+your word, and no version and no sweep tries it again. Anything else is refused.`,
+		RunE: func(cmd *cobra.Command, given []string) error { return a.done(cmd.Context(), given[0], o) },
+	}
+	c.Flags().StringVar(&o.reason, "reason", "", "why, for others to read")
+	a.whoFlag(c, &o)
+	a.jsonFlag(c)
+	return c
+}
+
+func (a *app) done(ctx context.Context, id string, o operatorFlags) error {
+	if err := badDeliveryID(id); err != nil {
+		return err
+	}
+	s, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var answer *pollerv1.SettleResponse
+	err = s.poller(ctx, callTime, func(ctx context.Context, c pollerv1.PollerServiceClient) (err error) {
+		answer, err = c.Settle(ctx, &pollerv1.SettleRequest{DeliveryId: id, Who: a.by(o), Reason: o.reason})
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return view.JSON(a.stdout, answer)
+	case answer.GetSettled():
+		a.say("%s of %s is done and is not tried again", id, view.Clean(answer.GetEntry().GetWorkItem()))
+	default:
+		a.say("%s of %s was done already: %s", id, view.Clean(answer.GetEntry().GetWorkItem()), view.Clean(answer.GetEntry().GetDetail()))
+	}
 	return nil
 }

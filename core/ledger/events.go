@@ -8,12 +8,16 @@ type EventType string
 const (
 	// CommentFailed: an event gave up. Fields kind, reason, tries, versions.
 	CommentFailed EventType = "poll.comment_failed"
-	// CommentCancelled: an event was cancelled because its object was deleted upstream. Field kind.
+	// CommentCancelled: an event was cancelled because its object was deleted upstream, or edited before it was delivered. Fields kind,
+	// and of an edit reason and by: the delivery in its place.
 	CommentCancelled EventType = "poll.comment_cancelled"
 	// Rearmed: events of an item that had given up are pending again. Fields comments, recorded_versions, version.
 	Rearmed EventType = "poll.rearmed"
-	// Retried: an event that had ended is pending again by a person's word. Fields who, why, state, reason: what it had been.
+	// Retried: an event that had ended is pending again by a person's word. Fields who, why, state, reason: what it had been; and as, the
+	// delivery under which it is typed once more.
 	Retried EventType = "poll.retried"
+	// SettledByHand: an event that needed a person is settled by his word. Fields who, why, state, reason: what it had been.
+	SettledByHand EventType = "poll.settled"
 	// SourceFailed: a source could not be read, after it could. Field problem.
 	SourceFailed EventType = "poll.source_failed"
 	// SourceRecovered: a source could be read again.
@@ -28,9 +32,10 @@ const (
 func EventTypes() map[EventType]string {
 	return map[EventType]string{
 		CommentFailed:    "an event gave up: its tries are spent",
-		CommentCancelled: "an event was cancelled because it was deleted upstream",
+		CommentCancelled: "an event was cancelled because it was deleted upstream, or edited before it was delivered",
 		Rearmed:          "events of an item that had given up have a new budget",
 		Retried:          "an event that had ended is tried again by a person's word",
+		SettledByHand:    "an event that needed a person is settled by his word",
 		SourceFailed:     "a source could not be read, after it could",
 		SourceRecovered:  "a source could be read again",
 		NoticePosted:     "something was told on a ticket",

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/workitem"
@@ -125,6 +126,8 @@ func (t *Tmuxd) check(p *problems) {
 	p.add(!filepath.IsAbs(t.Directory), "directory: %q is not an absolute path", t.Directory)
 	p.add(t.Width < 20 || t.Width > 1000, "width is %d: use 20 to 1000 columns, or a pane cannot be read", t.Width)
 	p.add(t.Height < 10 || t.Height > 1000, "height is %d: use 10 to 1000 rows, or a pane cannot be read", t.Height)
+	p.add(t.Retain.Age < time.Minute, "retain.age is %v: use 1m or more, or nobody can look at what an agent left", t.Retain.Age)
+	p.add(t.Retain.Count < 0, "retain.count is %d: use 0 or more", t.Retain.Count)
 	info, err := os.Stat(t.Exec)
 	p.add(err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0,
 		"exec: the wrapper %s is not there or cannot be run, and no agent starts without it: install it there, or say where it is", t.Exec)
@@ -136,6 +139,7 @@ func (t *Tmuxd) check(p *problems) {
 func (d *Dispatcher) check(p *problems) {
 	checkListen(p, d.Listen)
 	checkCalled(p, "host.address", d.Host.Address, layout.Tmuxd)
+	checkRetention(p, d.Retention)
 	p.add(d.Harness == "", "harness is not set, and nobody says what to start for a first session: "+
 		"set it to one of the harnesses in tmuxd's table, such as fakeagent")
 }

@@ -92,7 +92,7 @@ func keysOf(t reflect.Type, prefix string) []string {
 	for i := range t.NumField() {
 		field := t.Field(i)
 		key := prefix + field.Tag.Get("conf")
-		if field.Type == reflect.TypeFor[Host]() {
+		if field.Type.Kind() == reflect.Struct {
 			keys = append(keys, keysOf(field.Type, key+".")...)
 			continue
 		}

@@ -26,9 +26,18 @@ type Tmuxd struct {
 	// Width and Height are the size of a pane that nobody looks at, in columns and rows.
 	Width    int        `conf:"width"`
 	Height   int        `conf:"height"`
+	Retain   Retain     `conf:"retain"`
 	LogLevel slog.Level `conf:"log_level"`
 	// Harnesses is the table of the programs that run agents, by name, the bundled ones included.
 	Harnesses map[string]Harness `conf:"harnesses"`
+}
+
+// Retain says how long the remains of agents that ended are kept.
+type Retain struct {
+	// Age is how long the pane of an agent that ended is kept, and what is remembered of it.
+	Age time.Duration `conf:"age"`
+	// Count is how many such panes are kept at most.
+	Count int `conf:"count"`
 }
 
 // Harness is one entry of tmuxd's table. In argv, env and transcript these words are replaced: {conversation_id}, {prompt_file},
@@ -93,8 +102,10 @@ type Dispatcher struct {
 	// Resume says whether a session that ended comes back with its conversation.
 	Resume bool `conf:"resume"`
 	// Shadow makes it look and decide, say what it would do, and start and type nothing.
-	Shadow   bool       `conf:"shadow"`
-	LogLevel slog.Level `conf:"log_level"`
+	Shadow bool `conf:"shadow"`
+	// Retention is how long what was delivered is kept.
+	Retention time.Duration `conf:"retention"`
+	LogLevel  slog.Level    `conf:"log_level"`
 }
 
 // Host is the host that the dispatcher calls.
@@ -119,9 +130,11 @@ type Poller struct {
 	// Workers is how many events are with the dispatcher at once.
 	Workers int `conf:"workers"`
 	// Budget is how many tries an event may spend.
-	Budget   int        `conf:"budget"`
-	LogLevel slog.Level `conf:"log_level"`
-	Sources  []Source   `conf:"sources"`
+	Budget int `conf:"budget"`
+	// Retention is how long events that are finished are kept.
+	Retention time.Duration `conf:"retention"`
+	LogLevel  slog.Level    `conf:"log_level"`
+	Sources   []Source      `conf:"sources"`
 }
 
 // Source is one entry of poller.sources.

@@ -15,11 +15,17 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/internal/conf"
 	"muxpost.dev/muxpost/internal/layout"
+)
+
+const (
+	defaultRetainAge   = 7 * 24 * time.Hour
+	defaultRetainCount = 50
 )
 
 // Settings are the settings of one installation. Paths in them are absolute, except where a program is named for the PATH.
@@ -107,12 +113,13 @@ func LoadService(w Where, service layout.Service) (Settings, error) {
 
 // defaults fills in what a file may leave out and what does not depend on anything else in it.
 func (s *Settings) defaults() {
-	s.Tmuxd = Tmuxd{Tmux: "tmux", MakeDirectory: true, Width: 200, Height: 50, Harnesses: BuiltinHarnesses()}
+	s.Tmuxd = Tmuxd{Tmux: "tmux", MakeDirectory: true, Width: 200, Height: 50, Retain: Retain{Age: defaultRetainAge, Count: defaultRetainCount},
+		Harnesses: BuiltinHarnesses()}
 	if s.Tmuxd.Host, _ = os.Hostname(); s.Tmuxd.Host == "" {
 		s.Tmuxd.Host = "localhost"
 	}
-	s.Dispatcher = Dispatcher{Resume: true}
-	s.Poller = Poller{Workers: 8, Budget: ledger.DefaultBudget}
+	s.Dispatcher = Dispatcher{Resume: true, Retention: defaultRetention}
+	s.Poller = Poller{Workers: 8, Budget: ledger.DefaultBudget, Retention: defaultRetention}
 }
 
 // derive fills in what follows from the data directory and from other settings, and makes paths absolute.

@@ -22,6 +22,7 @@ import (
 	"muxpost.dev/muxpost/internal/version"
 	"muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1/dispatcherv1connect"
 	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
+	"muxpost.dev/muxpost/services/dispatcher/internal/forget"
 	"muxpost.dev/muxpost/services/dispatcher/internal/hosts"
 	"muxpost.dev/muxpost/services/dispatcher/internal/server"
 	"muxpost.dev/muxpost/services/dispatcher/internal/store"
@@ -119,6 +120,7 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	group := run.Group{StopTimeout: draining + 2*time.Second}
 	group.Add("server", func(ctx context.Context) error { return api.Serve(ctx, listener) })
 	group.Add("host", host.Watch)
+	group.Add("forget", func(ctx context.Context) error { return forget.Run(ctx, records, config.Retention, telemetry.Logger) })
 	group.Add("health", func(ctx context.Context) error {
 		return watchHealth(ctx, records, api.Health(), telemetry.Logger, healthEvery)
 	})

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +21,14 @@ func deletedWorld(t *testing.T) (*world, *parts, int) {
 	look(t, p)
 	carry(t, p)
 	return w, p, n
+}
+
+// lookUntilGone looks twice, more than a minute apart: one listing alone proves nothing.
+func lookUntilGone(t *testing.T, w *world, p *parts) {
+	t.Helper()
+	look(t, p)
+	w.clock.advance(61 * time.Second)
+	look(t, p)
 }
 
 func last(t *testing.T, p *parts) poll.Entry {
@@ -41,7 +51,7 @@ func TestDeleted_AWaitingCommentIsCancelledForGood(t *testing.T) {
 			asked := w.asked()
 			must(t, w.DeleteComment(id))
 			w.clock.advance(time.Second)
-			look(t, p)
+			lookUntilGone(t, w, p)
 			e := last(t, p)
 			equal(t, "state, reason, deleted", []any{e.State, e.Reason, e.DeletedAt.IsZero()},
 				[]any{ledger.Cancelled, ledger.ReasonDeleted, false})
@@ -62,7 +72,7 @@ func TestDeleted_ALateRedeliveryDoesNotReviveIt(t *testing.T) {
 	look(t, p)
 	must(t, w.DeleteComment(id))
 	w.clock.advance(time.Second)
-	look(t, p)
+	lookUntilGone(t, w, p)
 	equal(t, "state", last(t, p).State, ledger.Cancelled)
 	// The same event once more, by another way or from a page that was read before.
 	e := last(t, p)
@@ -104,7 +114,7 @@ func TestDeleted_APartialOrFailedListingCancelsNothing(t *testing.T) {
 			must(t, err)
 			equal(t, "cancelled, pending", []int64{count[ledger.Cancelled], count[ledger.Pending]}, []int64{0, 120})
 			w.ClearFaults()
-			look(t, p)
+			lookUntilGone(t, w, p)
 			count, err = p.store.Count(t.Context())
 			must(t, err)
 			equal(t, "cancelled, pending after a whole listing", []int64{count[ledger.Cancelled], count[ledger.Pending]}, []int64{1, 119})
@@ -120,7 +130,7 @@ func TestDeleted_WhatWasDeliveredIsOnlyMarked(t *testing.T) {
 	carry(t, p)
 	must(t, w.DeleteComment(id))
 	w.clock.advance(time.Second)
-	look(t, p)
+	lookUntilGone(t, w, p)
 	all := entries(t, p)
 	equal(t, "states", []any{all[1].State, all[1].DeletedAt.IsZero(), all[2].State, all[2].DeletedAt.IsZero()},
 		[]any{ledger.Delivered, false, ledger.Delivered, true})
@@ -145,7 +155,7 @@ func TestDeleted_OneThatIsBeingDeliveredIsJudgedByItsOutcome(t *testing.T) {
 			w.dispatcher.answer = func(*dispatcherv1.DeliverRequest) (*dispatcherv1.DeliverResponse, error) {
 				must(t, w.DeleteComment(id))
 				w.clock.advance(time.Second)
-				look(t, p)
+				lookUntilGone(t, w, p)
 				equal(t, "state meanwhile", last(t, p).State, ledger.Leased)
 				return outcome(tt.outcome, "why", time.Hour), nil
 			}
@@ -155,7 +165,7 @@ func TestDeleted_OneThatIsBeingDeliveredIsJudgedByItsOutcome(t *testing.T) {
 				must(t, err)
 				must(t, w.DeleteComment(id))
 				w.clock.advance(time.Second)
-				look(t, p)
+				lookUntilGone(t, w, p)
 				sql(t, p, `update poller.events set lease_until = now() - interval '1 second' where state = 'leased'`)
 			}
 			asked := w.asked()
@@ -195,7 +205,7 @@ func TestDeleted_HoldsBackNothing(t *testing.T) {
 	equal(t, "rows", rows(t, p)[1:], []string{"comment alice held session_holds", "comment alice pending"})
 	must(t, w.DeleteComment(id))
 	w.clock.advance(time.Second)
-	look(t, p)
+	lookUntilGone(t, w, p)
 	w.always(dispatcherv1.Outcome_OUTCOME_DELIVERED, "")
 	must(t, p.forwarder.Drain(t.Context(), 0))
 	equal(t, "rows in the end", rows(t, p)[1:], []string{"comment alice cancelled deleted_upstream", "comment alice delivered"})
@@ -209,29 +219,95 @@ func TestDeleted_OneIsSeenToBeGoneAlsoWhenAnotherCameInMeanwhile(t *testing.T) {
 	look(t, p)
 	must(t, w.DeleteComment(id))
 	w.comment(t, n, "alice", "what I meant to say")
-	look(t, p)
+	lookUntilGone(t, w, p)
 	equal(t, "rows", rows(t, p)[1:], []string{"comment alice cancelled deleted_upstream", "comment alice pending"})
 }
 
-func TestDeleted_WhatCameInSinceTheLookBeganIsNotTakenForDeleted(t *testing.T) {
+func TestDeleted_WhatCameInSinceTheLookBeganIsNotTakenForMissing(t *testing.T) {
 	w, p, n := deletedWorld(t)
-	id := w.comment(t, n, "alice", "listed")
+	w.comment(t, n, "alice", "listed")
 	look(t, p)
 	e := last(t, p)
 	ref := ref(t, e.WorkItem)
 	var key, node string
 	must(t, p.pool.QueryRow(t.Context(), `select natural_key, node_id from poller.events where id = $1`, e.ID).Scan(&key, &node))
+	missing := func() int {
+		known, err := p.store.Known(t.Context(), poll.PlaceOf(ref), nil)
+		must(t, err)
+		return len(known[0].Missing)
+	}
 	// A look whose listing was made before the comment came in by another way, and that is written down after it.
 	sql(t, p, `update poller.sources set last_look_at = $1`, e.CreatedAt.Add(-time.Second))
 	record := poll.Record{
 		Source: "gh", WorkItem: e.WorkItem, Place: poll.PlaceOf(ref), Item: poll.Item{Ref: ref, NodeID: node, Open: true}, Complete: true,
+		SeenAt: w.clock.Now(),
 	}
 	_, err := p.store.Record(t.Context(), record)
 	must(t, err)
-	equal(t, "state", last(t, p).State, ledger.Pending)
+	equal(t, "missing", missing(), 0)
 	sql(t, p, `update poller.sources set last_look_at = $1`, e.CreatedAt.Add(time.Second))
 	_, err = p.store.Record(t.Context(), record)
 	must(t, err)
-	equal(t, "state after a later look", last(t, p).State, ledger.Cancelled)
+	equal(t, "missing after a later look", missing(), 1)
+}
+
+func TestDeleted_OneListingProvesNothing(t *testing.T) {
+	w, p, n := deletedWorld(t)
+	w.always(dispatcherv1.Outcome_OUTCOME_HELD, "session_holds")
+	id := w.comment(t, n, "alice", "taken back")
+	look(t, p)
 	must(t, w.DeleteComment(id))
+	for range 3 {
+		w.clock.advance(15 * time.Second)
+		look(t, p)
+		equal(t, "state within the minute", last(t, p).State, ledger.Pending)
+	}
+	w.clock.advance(time.Minute)
+	// While it cannot be asked for by itself, nothing is concluded.
+	path := fmt.Sprint("/repos/acme/widgets/issues/comments/", id)
+	must(t, w.Inject(fakegithub.Fault{Kind: fakegithub.KindBadGateway, Path: path}))
+	if r := tryLook(t, p); r.Err == nil {
+		t.Error("the look succeeded")
+	}
+	equal(t, "state while it is not known", last(t, p).State, ledger.Pending)
+	must(t, w.Inject(fakegithub.Fault{Kind: fakegithub.KindStatus, Status: 410, Path: path}))
+	look(t, p)
+	equal(t, "state in the end", last(t, p).State, ledger.Cancelled)
+}
+
+func TestDeleted_AReplicaThatLagsBehindCancelsNothing(t *testing.T) {
+	w, p, n := deletedWorld(t)
+	w.always(dispatcherv1.Outcome_OUTCOME_HELD, "session_holds")
+	id := w.comment(t, n, "alice", "still there")
+	delivered := w.comment(t, n, "alice", "stays")
+	look(t, p)
+	must(t, w.HideComment(id, true))
+	must(t, w.HideComment(delivered, true))
+	w.comment(t, n, "alice", "and one more")
+	for range 5 {
+		w.clock.advance(2 * time.Minute)
+		look(t, p)
+	}
+	equal(t, "rows while it lags", rows(t, p)[1:], []string{"comment alice pending", "comment alice pending", "comment alice pending"})
+	must(t, w.HideComment(id, false))
+	must(t, w.HideComment(delivered, false))
+	w.clock.advance(time.Second)
+	look(t, p)
+	w.ResetCounts()
+	w.clock.advance(2 * time.Minute)
+	look(t, p)
+	equal(t, "rows afterwards", rows(t, p)[1:], []string{"comment alice pending", "comment alice pending", "comment alice pending"})
+	for path := range w.Counts() {
+		if strings.Contains(path, "/issues/comments/") {
+			t.Errorf("it is asked for by itself although it is listed again: %s", path)
+		}
+	}
+	// What is gone afterwards is missing anew, and not since the lag.
+	must(t, w.DeleteComment(id))
+	w.clock.advance(time.Second)
+	look(t, p)
+	equal(t, "state after one listing", entries(t, p)[1].State, ledger.Pending)
+	w.clock.advance(61 * time.Second)
+	look(t, p)
+	equal(t, "state in the end", entries(t, p)[1].State, ledger.Cancelled)
 }

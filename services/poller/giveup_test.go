@@ -337,7 +337,7 @@ func TestEvents_EveryListedTypeIsEmittedAndTakenByTheDatabaseAndNoOther(t *testi
 	}
 	equal(t, "types that the database takes", strings.Count(constraint, "'poll."), len(listed))
 	var emitted []ledger.EventType
-	for _, world := range []func(*testing.T) *parts{everythingFails, retriedByHand, sourceComesAndGoes, noticesComeAndFail} {
+	for _, world := range []func(*testing.T) *parts{everythingFails, retriedByHand, settledByHand, sourceComesAndGoes, noticesComeAndFail} {
 		for _, e := range followed(t, world(t)) {
 			emitted = append(emitted, e.Type)
 		}
@@ -359,7 +359,7 @@ func everythingFails(t *testing.T) *parts {
 	look(t, p)
 	must(t, w.DeleteComment(id))
 	w.clock.advance(time.Second)
-	look(t, p)
+	lookUntilGone(t, w, p)
 	return p
 }
 

@@ -37,6 +37,9 @@ func (p *parts) once(ctx context.Context, stdout io.Writer) error {
 		defer cancel()
 		err = p.notifier.Carry(noticing)
 	}
+	if err == nil {
+		err = p.forget(bounded)
+	}
 	var items, fresh, settled int
 	var failed []string
 	for _, r := range results {

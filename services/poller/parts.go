@@ -62,6 +62,7 @@ type parts struct {
 	retrier     *poll.Retrier
 	notifier    *notify.Notifier // nil when no source's tickets may be written to
 	wake        chan struct{}
+	retention   time.Duration
 }
 
 // versionOf returns the version that events give up under, and that re-arms them: so far the poller's own build says it.
@@ -76,7 +77,7 @@ func versionOf(build version.Info) ledger.Version {
 // assemble opens what the poller needs. A database that does not answer is fault.Unavailable; one with another schema is
 // fault.Conflict.
 func assemble(ctx context.Context, s settings.Settings, v ledger.Version, stderr io.Writer) (_ *parts, err error) {
-	p, c := &parts{wake: make(chan struct{}, 1)}, s.Poller
+	p, c := &parts{wake: make(chan struct{}, 1), retention: s.Poller.Retention}, s.Poller
 	url, err := local.ServiceURL(ctx, s, layout.Poller)
 	if err != nil {
 		return nil, err
@@ -122,6 +123,7 @@ func (p *parts) compose(c settings.Poller, v ledger.Version) error {
 	}
 	p.store = store.New(store.Config{
 		Pool: p.pool, Quiet: p.quiet, Tracer: tracer, Holder: holder, Version: v, Notices: slices.Sorted(maps.Keys(tickets)),
+		MaySteer: func(source, author string) bool { return p.poller.MaySteer(source, author) },
 	})
 	if len(tickets) > 0 {
 		p.notifier = notify.New(p.store, tickets, log)
@@ -142,7 +144,7 @@ func (p *parts) compose(c settings.Poller, v ledger.Version) error {
 func (p *parts) watch(c settings.Poller) (watched []poll.Watched, tickets map[string]notify.Tickets, err error) {
 	tickets = map[string]notify.Tickets{}
 	for _, s := range c.Sources {
-		token, err := s.Token()
+		token, err := github.NewToken(s.TokenFile, s.Token)
 		if err != nil {
 			return nil, nil, fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "the token of the source "+s.Name, err)
 		}
@@ -189,16 +191,14 @@ func (p *parts) serve(ctx context.Context, c settings.Poller) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	pollerv1connect.RegisterPollerServiceHandler(web.RPC(), server.New(p.poller, p.retrier, p.store))
+	pollerv1connect.RegisterPollerServiceHandler(web.RPC(), server.New(p.poller, p.retrier, p.store, p.store))
 	var group run.Group
 	group.Add("server", func(ctx context.Context) error { return web.Serve(ctx, listener) })
 	group.Add("health", func(ctx context.Context) error { return p.watchHealth(ctx, web.Health()) })
 	group.Add("listen", func(ctx context.Context) error { return p.store.Listen(ctx, p.wake, p.telemetry.Logger) })
 	group.Add("forward", p.forwarder.Run)
 	group.Add("sweep", p.retrier.Run)
-	if len(c.Sources) > 0 {
-		group.Add("schedule", func(ctx context.Context) error { return p.schedule(ctx, c) })
-	}
+	group.Add("schedule", func(ctx context.Context) error { return p.schedule(ctx, c) })
 	p.telemetry.Logger.InfoContext(ctx, "poller started", obs.KeyAddress, listener.Addr().String(), obs.KeyCount, len(c.Sources),
 		obs.KeyVersion, version.String())
 	err = group.Run(ctx)
@@ -218,11 +218,21 @@ func (p *parts) schedule(ctx context.Context, c settings.Poller) error {
 			_, err := p.poller.Look(ctx, name)
 			return err
 		},
+		Forget: p.forget,
 	}
 	if p.notifier != nil {
 		config.Notify = p.notifier.Carry
 	}
 	return schedule.Run(ctx, config)
+}
+
+// forget deletes what has been finished for longer than the retention.
+func (p *parts) forget(ctx context.Context) error {
+	events, lines, err := p.store.Forget(ctx, p.retention)
+	if events+lines > 0 {
+		p.telemetry.Logger.InfoContext(ctx, "deleted what was finished long ago", obs.KeyCount, events, "lines", lines)
+	}
+	return err
 }
 
 // watchHealth has the server say that it serves while the database answers.

@@ -160,16 +160,16 @@ func TestPoll_TwoReplicasAtOnceMakeOneRowEach(t *testing.T) {
 	}
 }
 
-func TestPoll_EditsAndDeletionsDeliverNothingAgain(t *testing.T) {
+func TestPoll_EditsOfTheItemAndDeletionsDeliverNothingAgain(t *testing.T) {
 	w := newWorld(t, standard)
 	n := w.labelled(t, "alice")
 	p := w.open(t)
 	look(t, p)
-	edited, deleted := w.comment(t, n, "alice", "first words"), w.comment(t, n, "alice", "taken back")
+	w.comment(t, n, "alice", "first words")
+	deleted := w.comment(t, n, "alice", "taken back")
 	look(t, p)
 	equal(t, "delivered", len(texts(t, p)), 3)
 	w.clock.advance(time.Minute)
-	must(t, w.EditComment(edited, "other words"))
 	must(t, w.DeleteComment(deleted))
 	title := "Another title"
 	must(t, w.EditIssue("acme", "widgets", n, "alice", fakegithub.IssueEdit{Title: &title, Labels: &[]string{}}))

@@ -37,7 +37,7 @@ func endedWorld(t *testing.T, o dispatcherv1.Outcome, reason string) (*world, *p
 
 func retry(t *testing.T, p *parts, id string) (*pollerv1.RetryResponse, error) {
 	t.Helper()
-	return server.New(p.poller, p.retrier, p.store).Retry(t.Context(), &pollerv1.RetryRequest{DeliveryId: id, Who: "ann", Reason: "mended"})
+	return server.New(p.poller, p.retrier, p.store, p.store).Retry(t.Context(), &pollerv1.RetryRequest{DeliveryId: id, Who: "ann", Reason: "mended"})
 }
 
 func TestRetry_TriesWhatEndedUnderTheSameIDWithANewBudget(t *testing.T) {
@@ -120,7 +120,7 @@ func TestRetry_RefusesWhatPolicyEndedAndWhatIsInItsConversation(t *testing.T) {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
-	_, _, err := p.retrier.Retry(t.Context(), poll.Again{DeliveryID: e.DeliveryID, Who: strings.Repeat("x", 101)})
+	_, err := p.retrier.Retry(t.Context(), poll.Again{DeliveryID: e.DeliveryID, Who: strings.Repeat("x", 101)})
 	if !errors.Is(err, fault.Invalid) {
 		t.Errorf("a long name: %v", err)
 	}

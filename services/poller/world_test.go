@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net/http/httptest"
@@ -13,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"muxpost.dev/muxpost/core/ledger"
@@ -59,6 +60,15 @@ type dispatcher struct {
 	// reopened are the deliveries that were to be re-opened, each with who asked for it; refusal is the answer to that.
 	reopened []string
 	refusal  error
+	// session is the state of every session; living when it is not said.
+	session dispatcherv1.SessionState
+}
+
+func (d *dispatcher) ListSessions(_ context.Context, r *dispatcherv1.ListSessionsRequest) (*dispatcherv1.ListSessionsResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	state := cmp.Or(d.session, dispatcherv1.SessionState_SESSION_STATE_LIVE)
+	return &dispatcherv1.ListSessionsResponse{Sessions: []*dispatcherv1.Session{{WorkItem: r.GetWorkItem(), State: state}}}, nil
 }
 
 func (d *dispatcher) Reopen(_ context.Context, r *dispatcherv1.ReopenRequest) (*dispatcherv1.ReopenResponse, error) {
@@ -257,7 +267,7 @@ func must(t *testing.T, err error) {
 
 func equal(t *testing.T, what string, got, want any) {
 	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

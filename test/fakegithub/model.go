@@ -65,6 +65,10 @@ type Comment struct {
 	CreatedAt time.Time  `json:"created_at"`
 	UpdatedAt time.Time  `json:"updated_at"`
 	Reactions []Reaction `json:"reactions"`
+	// App is the slug of the app through which it was written or last edited; empty for a person.
+	App string `json:"app"`
+	// Hidden keeps it out of every list, as a replica that lags behind does; asked for by itself, it is there.
+	Hidden bool `json:"hidden"`
 }
 
 // Reaction is one person's reaction to an issue or a comment.

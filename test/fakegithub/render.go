@@ -128,12 +128,16 @@ func (c *call) issueAlone(is *issue) object {
 
 func (c *call) comment(n *comment) object {
 	self := fmt.Sprintf("%s/issues/comments/%d", c.repoURL(), n.ID)
+	var app any
+	if n.App != "" {
+		app = object{"slug": n.App, "name": n.App}
+	}
 	return object{
 		"id": n.ID, "node_id": nodeID("IC", n.issue.repo.id, n.ID), "body": n.Body, "user": c.account(n.Author),
 		"author_association": n.issue.repo.association(n.Author), "created_at": n.CreatedAt, "updated_at": n.UpdatedAt,
 		"url": self, "html_url": fmt.Sprintf("%s%s#issuecomment-%d", c.web, n.issue.pagePath(), n.ID),
 		"issue_url":                fmt.Sprintf("%s/issues/%d", c.repoURL(), n.issue.Number),
-		"performed_via_github_app": nil, "reactions": rollup(self, n.Reactions),
+		"performed_via_github_app": app, "reactions": rollup(self, n.Reactions),
 	}
 }
 

@@ -223,6 +223,6 @@ func (c *call) commentsSince(all []*comment) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	all = slices.DeleteFunc(slices.Clone(all), func(n *comment) bool { return n.UpdatedAt.Before(since) })
+	all = slices.DeleteFunc(slices.Clone(all), func(n *comment) bool { return n.Hidden || n.UpdatedAt.Before(since) })
 	return paginate(c, all, c.comment)
 }

@@ -25,6 +25,13 @@ func (s *Server) AddToken(token, login string) {
 	s.tokens[token] = s.userFor(login)
 }
 
+// RemoveToken has a token refused from now on.
+func (s *Server) RemoveToken(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.tokens, token)
+}
+
 // AddRepo makes a repository with its issues. It fails with fault.AlreadyExists when there is one of that name.
 func (s *Server) AddRepo(r Repo) error {
 	s.mu.Lock()
@@ -185,6 +192,31 @@ func (s *Server) EditComment(id int64, body string) error {
 		return fault.Newf(fault.NotFound, "", "there is no comment %d", id)
 	}
 	s.editComment(c, body)
+	return nil
+}
+
+// EditCommentVia replaces a comment's text through an app. It fails with fault.NotFound.
+func (s *Server) EditCommentVia(id int64, body, app string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.comments[id]
+	if c == nil {
+		return fault.Newf(fault.NotFound, "", "there is no comment %d", id)
+	}
+	c.App = app
+	s.editComment(c, body)
+	return nil
+}
+
+// HideComment keeps a comment out of every list, or lets it back in, as a replica that lags behind does. It fails with fault.NotFound.
+func (s *Server) HideComment(id int64, hidden bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.comments[id]
+	if c == nil {
+		return fault.Newf(fault.NotFound, "", "there is no comment %d", id)
+	}
+	c.Hidden = hidden
 	return nil
 }
 

@@ -6,6 +6,8 @@ package attention
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
@@ -57,7 +59,11 @@ func Kinds() []Kind {
 
 // Entry is one thing that needs a person.
 type Entry struct {
-	Kind Kind `json:"kind"`
+	// ID names it from one look to the next: the delivery's, where it is about one.
+	ID   string `json:"id"`
+	Kind Kind   `json:"kind"`
+	// State is another one once what is the matter has changed, and the same as long as it only lasts.
+	State string `json:"state"`
 	// Subject is the work item; of a source its name, and "all" where it concerns all work items.
 	Subject    string `json:"subject"`
 	DeliveryID string `json:"delivery_id,omitempty"`
@@ -69,6 +75,17 @@ type Entry struct {
 	Remedy string `json:"remedy"`
 	// Look is the command that shows more.
 	Look string `json:"look"`
+	// Acknowledged is set when a person has said to have seen it in this state.
+	Acknowledged *Acknowledged `json:"acknowledged,omitempty"`
+
+	unsteady bool // Since is that of the latest look, and not of the state
+}
+
+// Acknowledged is a person's word to have seen an entry.
+type Acknowledged struct {
+	Who    string     `json:"who"`
+	Reason string     `json:"reason,omitempty"`
+	At     *time.Time `json:"at,omitempty"`
 }
 
 // Known is what the services answered.
@@ -80,6 +97,8 @@ type Known struct {
 	Sessions   []*dispatcherv1.Session
 	Sources    []*pollerv1.Source
 	Pauses     []*dispatcherv1.Pause
+	// Acknowledgements are what people have seen, and in which state.
+	Acknowledgements []*pollerv1.Acknowledgement
 	// EndedAfter leaves out what ended before; zero leaves out nothing.
 	EndedAfter time.Time
 }
@@ -123,7 +142,23 @@ type finder struct {
 	out        []Entry
 }
 
-func (f *finder) add(e Entry) { f.out = append(f.out, e) }
+// add lists an entry. Its time is part of its state: what went away and came back is another matter.
+func (f *finder) add(e Entry) {
+	if e.ID = e.DeliveryID; e.ID == "" {
+		sum := sha256.Sum256([]byte(string(e.Kind) + "\n" + e.Subject + "\n" + e.Reason))
+		e.ID = string(e.Kind) + "-" + hex.EncodeToString(sum[:4])
+	}
+	e.State = strings.TrimSpace(string(e.Kind) + " " + e.Reason)
+	if e.Since != nil && !e.unsteady {
+		e.State += " since " + e.Since.UTC().Format(time.RFC3339)
+	}
+	for _, a := range f.Acknowledgements {
+		if a.GetEntryId() == e.ID && a.GetState() == e.State {
+			e.Acknowledged = &Acknowledged{Who: a.GetWho(), Reason: a.GetReason(), At: timeOf(a.GetCreateTime())}
+		}
+	}
+	f.out = append(f.out, e)
+}
 
 func (f *finder) ended() {
 	for _, row := range f.Ended {
@@ -167,14 +202,16 @@ func (f *finder) waiting() {
 	for item, row := range heads {
 		e := f.event(row)
 		since, came := row.GetUpdateTime().AsTime(), row.GetCreateTime().AsTime()
+		e.unsteady = true
 		d := f.deliveries[row.GetDeliveryId()]
 		held := row.GetState() == pollerv1.LedgerState_LEDGER_STATE_HELD
 		if d != nil {
 			// The ledger's time is that of the last look, the dispatcher's that of the last change.
 			held, since = d.GetOutcome() == dispatcherv1.Outcome_OUTCOME_HELD, d.GetUpdateTime().AsTime()
+			e.unsteady = false
 		}
 		if t := row.GetHeldSince(); held && t != nil {
-			since = t.AsTime() // through silence and changes of the reason
+			since, e.unsteady = t.AsTime(), false // through silence and changes of the reason
 		}
 		long := f.now.Sub(came) > MaxWaiting
 		switch {
@@ -190,7 +227,7 @@ func (f *finder) waiting() {
 		case held && f.now.Sub(since) > MaxHeld:
 			e.Kind, e.Since, e.Look = Held, &since, attach(item)
 		case !held && long:
-			e.Kind, e.Since = Waiting, &came
+			e.Kind, e.Since, e.unsteady = Waiting, &came, false
 		default:
 			continue
 		}
@@ -251,7 +288,7 @@ func (f *finder) sessions() {
 func (f *finder) sources() {
 	for _, s := range f.Sources {
 		if s.GetNoticeError() != "" {
-			f.add(Entry{Kind: Source, Subject: s.GetName(), Since: timeOf(s.GetNoticeErrorTime()), Look: "muxpost status",
+			f.add(Entry{Kind: Source, Subject: s.GetName(), Reason: "notices", Since: timeOf(s.GetNoticeErrorTime()), Look: "muxpost status",
 				Why:    "nothing can be written to its tickets: " + s.GetNoticeError(),
 				Remedy: "give its token the permission to write, or switch notices off"})
 		}
@@ -263,7 +300,7 @@ func (f *finder) sources() {
 		if since == nil {
 			since, text = s.GetLastErrorTime(), "it has never been read"
 		}
-		f.add(Entry{Kind: Source, Subject: s.GetName(), Since: timeOf(since), Why: text + ": " + s.GetLastError(),
+		f.add(Entry{Kind: Source, Subject: s.GetName(), Since: timeOf(since), unsteady: s.GetLastSuccessTime() == nil, Why: text + ": " + s.GetLastError(),
 			Remedy: "correct what the error names; muxpost poll " + view.Quote(s.GetName()) + " looks again at once", Look: "muxpost status"})
 	}
 }

@@ -158,9 +158,45 @@ func TestFind_NamesTheRetryOfWhatEnded(t *testing.T) {
 		"unconfirmed": pollerv1.LedgerState_LEDGER_STATE_SETTLED,
 	} {
 		e := Find(Known{Ended: []*pollerv1.LedgerEntry{row("daaaa1111", "github:o/r#1", state, reason, time.Hour)}}, now)[0]
-		if strings.Count(e.Remedy, "muxpost retry daaaa1111") != 1 || strings.Contains(e.Remedy, "DELIVERY-ID") {
+		want := "muxpost retry daaaa1111"
+		if reason == "unconfirmed" {
+			want = "muxpost retry --type-again daaaa1111"
+		}
+		if strings.Count(e.Remedy, want) != 1 || strings.Contains(e.Remedy, "DELIVERY-ID") {
 			t.Errorf("%s: %q", reason, e.Remedy)
 		}
+	}
+}
+
+func TestFind_AStateIsTheSameAsLongAsItLasts(t *testing.T) {
+	look := func(k Known, later time.Duration) string {
+		e := Find(k, now.Add(later))[0]
+		return e.ID + " " + e.State
+	}
+	waits := row("d1", "i", pending, "host_unreachable", 3*time.Hour)
+	unproven := row("d2", "i", pending, "no_evidence", time.Hour)
+	source := &pollerv1.Source{Name: "gh", LastError: "one", LastErrorTime: ago(time.Minute)}
+	for name, k := range map[string]Known{
+		"waiting": {Waiting: []*pollerv1.LedgerEntry{waits}}, "unproven": {Waiting: []*pollerv1.LedgerEntry{unproven}},
+		"never read": {Sources: []*pollerv1.Source{source}},
+	} {
+		before := look(k, 0)
+		for _, r := range []*pollerv1.LedgerEntry{waits, unproven} {
+			r.UpdateTime = timestamppb.New(now.Add(time.Minute)) // looked at again
+		}
+		source.LastErrorTime, source.LastError = timestamppb.New(now.Add(time.Minute)), "two"
+		if after := look(k, 2*time.Minute); after != before {
+			t.Errorf("%s: %q and then %q", name, before, after)
+		}
+	}
+	before := look(Known{Waiting: []*pollerv1.LedgerEntry{waits}}, 0)
+	waits.Reason = "dispatcher_unreachable"
+	if after := look(Known{Waiting: []*pollerv1.LedgerEntry{waits}}, 0); after == before {
+		t.Errorf("another reason: %q", after)
+	}
+	refused := &pollerv1.Source{Name: "gh", LastError: "one", NoticeError: "two"}
+	if both := Find(Known{Sources: []*pollerv1.Source{refused}}, now); both[0].ID == both[1].ID {
+		t.Errorf("two matters of a source are one entry: %+v", both)
 	}
 }
 

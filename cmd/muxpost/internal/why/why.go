@@ -136,7 +136,8 @@ func settled() map[string]Explanation {
 		"unconfirmed": {
 			"the text was typed, and within ten minutes nothing showed whether the agent took it; it is not typed again by " +
 				"itself",
-			look + " to see whether it is there; if it is not, muxpost retry DELIVERY-ID",
+			look + " to see whether it is there; if it is, muxpost done DELIVERY-ID; if it is not, muxpost retry --type-again DELIVERY-ID types it " +
+				"once more",
 		},
 		"baselined": {"it was there before the work item was first seen, so it went along as context and is no event", ""},
 		"unauthorised": {
@@ -146,6 +147,9 @@ func settled() map[string]Explanation {
 		},
 		"deleted_upstream": {"it was deleted upstream before it was delivered, so it never will be", ""},
 		"rearmed":          {"its tries were spent, and another version of muxpost gave it new ones", byItself},
+		"superseded":       {"it was edited upstream before it was delivered, and what it says now took its place", ""},
+		"typed_again":      {"nothing showed whether the agent took it, and a person had it typed once more, as another delivery", ""},
+		"done":             {"a person said that it is done, so it is not tried again", ""},
 		"own":              {"muxpost wrote it itself", ""},
 		"bot":              {"a machine wrote it, and machines do not steer agents: two that answer each other would never end", ""},
 	}

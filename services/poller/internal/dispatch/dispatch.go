@@ -53,6 +53,15 @@ func (c *Client) Deliver(ctx context.Context, claim forward.Claim) (forward.Outc
 	return forward.Outcome{Answer: answer, Reason: d.GetReason(), Detail: detail, After: max(0, response.GetLookAgain().AsDuration())}, nil
 }
 
+// Lives reports whether the session of a work item is known to live and to be ours. Where nobody can tell, it is not.
+func (c *Client) Lives(ctx context.Context, workItem string) (bool, error) {
+	page, err := c.api.ListSessions(ctx, &dispatcherv1.ListSessionsRequest{WorkItem: workItem, PageSize: 1})
+	for _, s := range page.GetSessions() {
+		return s.GetState() == dispatcherv1.SessionState_SESSION_STATE_LIVE && len(s.GetFlags()) == 0, err
+	}
+	return false, err
+}
+
 // Reopen takes back that a delivery was dropped. One that is in its conversation is fault.Conflict, and one that the dispatcher was
 // never asked about fault.NotFound; one that has not ended is left as it is.
 func (c *Client) Reopen(ctx context.Context, id, who string) error {

@@ -21,7 +21,7 @@ func (f *Forwarder) carry(ctx context.Context, c Claim) {
 	ctx, end := obs.Start(ctx, f.config.Tracer, "forward.Deliver", slog.String(obs.KeyDeliveryID, c.DeliveryID),
 		slog.String(obs.KeyWorkItem, c.WorkItem), slog.String(obs.KeyEvent, c.Kind))
 	asking, cancel := context.WithTimeout(ctx, DeliverTime)
-	o, err := f.config.Deliverer.Deliver(asking, c)
+	o, err := f.deliver(asking, c)
 	failpoint.Hit("poller.forward.answered")
 	cancel()
 	if ctx.Err() != nil {
@@ -36,6 +36,20 @@ func (f *Forwarder) carry(ctx context.Context, c Claim) {
 	err = errors.Join(err, f.finish(ctx, c, o))
 	failpoint.Hit("poller.forward.finished")
 	end(err)
+}
+
+// deliver asks about an event, with the text that it keeps.
+func (f *Forwarder) deliver(ctx context.Context, c Claim) (Outcome, error) {
+	if c.Undecided {
+		lives, err := f.config.Deliverer.Lives(ctx, c.WorkItem)
+		if err != nil {
+			return Outcome{}, err
+		}
+		if c, err = f.config.Ledger.Decide(ctx, c, lives); err != nil {
+			return Outcome{}, err
+		}
+	}
+	return f.config.Deliverer.Deliver(ctx, c)
 }
 
 // finish applies an outcome to the event.

@@ -39,12 +39,17 @@ type Claim struct {
 	Harness string
 	// Traceparent is the trace that the event came in with; empty when there is none.
 	Traceparent string
+	// Undecided is true of an event that was never asked about, and of which it is to be decided whether its context goes along.
+	Undecided bool
 }
 
 // Ledger keeps the events. Its errors are faults.
 type Ledger interface {
 	// Claim leases up to n events that are due, each the first of its item that waits.
 	Claim(ctx context.Context, n int) ([]Claim, error)
+	// Decide puts the context of its item behind the text of a claim where the agent may lack it, for good. A lease that was lost is
+	// fault.Fenced.
+	Decide(ctx context.Context, c Claim, lives bool) (Claim, error)
 	// Finish ends a claim: next says what becomes of the event, from its progress so far and the database's time. It returns
 	// both. A lease that was lost is fault.Fenced, and nothing is changed.
 	Finish(ctx context.Context, c Claim, detail string, next func(ledger.Progress, time.Time) ledger.Progress) (
@@ -60,6 +65,8 @@ type Deliverer interface {
 	// Deliver has an event delivered and returns what came of it. An error is a fault and means that this is not known, or
 	// that the request cannot be taken.
 	Deliver(ctx context.Context, c Claim) (Outcome, error)
+	// Lives reports whether the session of a work item is known to live, so that nothing is started for its next event.
+	Lives(ctx context.Context, workItem string) (bool, error)
 }
 
 // Outcome is what came of a delivery.

@@ -77,6 +77,17 @@ func (l *fakeLedger) Claim(_ context.Context, n int) ([]Claim, error) {
 	return out, l.err
 }
 
+func (l *fakeLedger) Decide(_ context.Context, c Claim, lives bool) (Claim, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !lives {
+		c.Text += " and its context"
+	}
+	c.Undecided = false
+	l.rows[c.ID].claim = c
+	return c, l.err
+}
+
 func (l *fakeLedger) Finish(_ context.Context, c Claim, detail string, next func(ledger.Progress, time.Time) ledger.Progress) (
 	before, after ledger.Progress, err error) {
 	l.mu.Lock()
@@ -120,6 +131,57 @@ func (l *fakeLedger) state(i int) ledger.Progress {
 type deliverFunc func(context.Context, Claim) (Outcome, error)
 
 func (f deliverFunc) Deliver(ctx context.Context, c Claim) (Outcome, error) { return f(ctx, c) }
+
+// Lives is asked with a claim that has only the item: an answer of Holding is a session that lives.
+func (f deliverFunc) Lives(ctx context.Context, workItem string) (bool, error) {
+	o, err := f(ctx, Claim{WorkItem: workItem})
+	return o.Answer == ledger.Holding, err
+}
+
+func TestForward_AnEventIsAskedAboutWithOneTextForGood(t *testing.T) {
+	l := newLedger(1)
+	l.rows[0].claim.Undecided = true
+	var texts []string
+	away, lives := true, false
+	f := newForwarder(l, func(_ context.Context, c Claim) (Outcome, error) {
+		switch {
+		case c.DeliveryID == "" && away:
+			return Outcome{}, fault.New(fault.Unavailable, "", "no answer")
+		case c.DeliveryID == "" && lives:
+			return Outcome{Answer: ledger.Holding}, nil
+		case c.DeliveryID != "":
+			texts = append(texts, c.Text)
+		}
+		return Outcome{Answer: ledger.Working, After: time.Millisecond}, nil
+	}, nil)
+	if err := f.Drain(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if p := l.state(0); len(texts) != 0 || p.State != ledger.Pending || p.Tries != 0 || p.Reason != string(fault.ReasonDispatcherSilent) {
+		t.Errorf("asked %q, %+v", texts, p)
+	}
+	away = false
+	for range 2 {
+		f = newForwarder(l, f.config.Deliverer.(deliverFunc), nil)
+		l.mu.Lock()
+		l.rows[0].progress.NextLook = time.Time{}
+		l.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if err := f.Drain(ctx, 0); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		lives = true
+	}
+	for _, text := range texts {
+		if text != secret+" and its context" {
+			t.Errorf("asked with %q", text)
+		}
+	}
+	if len(texts) < 2 {
+		t.Errorf("asked %d times", len(texts))
+	}
+}
 
 func newForwarder(l *fakeLedger, d deliverFunc, log *bytes.Buffer) *Forwarder {
 	logger := slog.New(slog.DiscardHandler)

@@ -32,8 +32,8 @@ type Config struct {
 	BaseURL string
 	// Host is the host in names of work items; empty means settings.HostOf(BaseURL).
 	Host string
-	// Token is sent with every request; empty sends none.
-	Token string
+	// Token is sent with every request; nil sends none.
+	Token *Token
 	// Label is what an issue carries to be one of ours.
 	Label string
 	// Timeout bounds a request; DefaultTimeout when 0.
@@ -81,6 +81,9 @@ func New(config Config) (*Client, error) {
 		}
 	}
 	base = apiOf(base)
+	if config.Token == nil {
+		config.Token = &Token{}
+	}
 	if config.TracerProvider == nil {
 		config.TracerProvider = tracenoop.NewTracerProvider()
 	}

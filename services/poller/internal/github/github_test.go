@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -42,10 +44,26 @@ func (w *world) newClient(t *testing.T, c Config) *Client {
 	if c.BaseURL == "" {
 		c.BaseURL = w.url
 	}
-	c.Token, c.Label = "tok", "agent"
+	if c.Token == nil {
+		c.Token = tokenOf(t, "tok")
+	}
+	c.Label = "agent"
 	client, err := New(c)
 	must(t, err)
 	return client
+}
+
+// tokenOf returns a token from a file.
+func tokenOf(t *testing.T, text string) *Token {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "token")
+	must(t, os.WriteFile(path, []byte(text), 0o600))
+	token, err := NewToken(path, func() (string, error) {
+		data, err := os.ReadFile(path)
+		return string(data), err
+	})
+	must(t, err)
+	return token
 }
 
 func (w *world) issue(t *testing.T, is fakegithub.Issue) int {
@@ -258,7 +276,7 @@ func TestClient_TheTokenGoesNowhereElse(t *testing.T) {
 		http.Redirect(w, r, elsewhere.URL, http.StatusMovedPermanently)
 	}))
 	defer redirects.Close()
-	client, err := New(Config{BaseURL: redirects.URL, Token: "secret", Label: "agent"})
+	client, err := New(Config{BaseURL: redirects.URL, Token: tokenOf(t, "secret"), Label: "agent"})
 	must(t, err)
 	if _, err := client.Items(t.Context(), repo); !errors.Is(err, fault.Denied) {
 		t.Errorf("a redirect: %v", err)

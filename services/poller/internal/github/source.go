@@ -2,6 +2,7 @@ package github
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -102,6 +103,20 @@ func (c *Client) Comments(ctx context.Context, repository string, number uint64,
 		})
 	}
 	return out, nil
+}
+
+// HasComment asks for one comment of an issue by itself, and reports whether it is there.
+func (c *Client) HasComment(ctx context.Context, repository string, id int64) (bool, error) {
+	path, err := c.path(repository, "issues/comments/"+strconv.FormatInt(id, 10))
+	if err != nil {
+		return false, err
+	}
+	var found comment
+	_, err = c.get(ctx, repository, path, &found)
+	if errors.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func sameIDs(a, b []comment) bool {

@@ -3,6 +3,7 @@ package github
 import (
 	"bytes"
 	"container/list"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -17,19 +18,55 @@ const (
 	maxCachedBytes   = 32 << 20
 )
 
+// errNoBody means that a request's body was sent and cannot be had again.
+var errNoBody = errors.New("the body cannot be sent again")
+
 // transport adds the token, makes requests conditional, and bounds bodies.
 type transport struct {
 	base  *url.URL
-	token string
+	token *Token
 	next  http.RoundTripper
 	cache *cache
 }
 
-// RoundTrip sends a request. An answer of 304 comes out as the 200 that it repeats, with the new answer's head.
+// RoundTrip sends a request. An answer of 304 comes out as the 200 that it repeats, with the new answer's head. One that is refused because
+// of its token is sent once more where there is another token by now.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Host != t.base.Host || r.URL.Scheme != t.base.Scheme {
+		return t.send(r, "")
+	}
+	token := t.token.Get()
+	response, err := t.send(r, token)
+	if err != nil || response.StatusCode != http.StatusUnauthorized || token == "" || !t.token.Refused(token) {
+		return response, err
+	}
+	again, err := rewound(r)
+	if err != nil {
+		return response, nil //nolint:nilerr // The answer stands: the request cannot be sent again.
+	}
+	_ = response.Body.Close() // it is answered anew
+	return t.send(again, t.token.Get())
+}
+
+// rewound returns a request with its body from the beginning.
+func rewound(r *http.Request) (*http.Request, error) {
+	again := r.Clone(r.Context())
+	if r.Body == nil || r.Body == http.NoBody {
+		return again, nil
+	}
+	if r.GetBody == nil {
+		return nil, errNoBody
+	}
+	var err error
+	again.Body, err = r.GetBody()
+	return again, err
+}
+
+// send sends a request with a token, if there is one.
+func (t *transport) send(r *http.Request, token string) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	if t.token != "" && r.URL.Host == t.base.Host && r.URL.Scheme == t.base.Scheme {
-		r.Header.Set("Authorization", "Bearer "+t.token)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	key := r.URL.String()
 	kept, ok := t.cache.get(key)

@@ -23,8 +23,8 @@ func said(p Post) (what, remedy string) {
 			explain + fmt.Sprintf("; once that is put right, `muxpost retry %s` tries it again, or write it again as a new comment", p.DeliveryID)
 	case ledger.NoticeUnconfirmed:
 		return "**muxpost** typed this to the agent once, and nothing shows whether it arrived. It is not typed again by itself.",
-			fmt.Sprintf("look with `muxpost attach %s` whether the agent has it; if not, `muxpost retry %s` tries it again, or write it again "+
-				"as a new comment", p.WorkItem, p.DeliveryID)
+			fmt.Sprintf("look with `muxpost attach %s` whether the agent has it; if it has, `muxpost done %s`; if not, "+
+				"`muxpost retry --type-again %s` types it once more", p.WorkItem, p.DeliveryID, p.DeliveryID)
 	case ledger.NoticeHeld:
 		return fmt.Sprintf("**muxpost** has held this back for more than %d minutes; it goes to the agent as soon as what is in the way "+
 			"has passed.", int(ledger.HeldLong.Minutes())), explain + fmt.Sprintf(", and `muxpost attach %s` shows the agent's terminal", p.WorkItem)

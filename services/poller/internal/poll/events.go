@@ -13,8 +13,11 @@ import (
 )
 
 const (
-	// firstRevision is the revision of an object as it was first seen. An edit makes no second event, so it is the only one.
-	firstRevision = "1"
+	// onlyRevision is that of what happens once whatever is edited later: an opening, and a message by hand.
+	onlyRevision = "1"
+	// onceMore goes before a text that is typed again by a person's order.
+	onceMore = "This is typed once more by order of an operator, because nothing showed whether it arrived the first time. " +
+		"Where it did, do not act on it again.\n\n"
 	// maxThread bounds the earlier comments that go with an opening event, in bytes.
 	maxThread = 128 << 10
 	// maxBody bounds what one person wrote at once, in bytes; GitHub's own limit is 65,536 characters.
@@ -54,11 +57,13 @@ func (m maker) later(workItem string, item Item, comments []Comment) ([]Event, e
 			events = append(events, m.settled(e, reason))
 			continue
 		}
+		said := prompt.Event{What: "New comment by " + e.Author + " on " + workItem, Title: item.Title, URL: c.URL, Body: c.Body}
 		var err error
-		e.Text, err = render(prompt.Event{
-			What: "New comment by " + e.Author + " on " + workItem, Title: item.Title, URL: c.URL, Body: c.Body,
-		})
-		if err != nil {
+		if e.Text, err = render(said); err != nil {
+			return nil, err
+		}
+		said.What = "Edited comment by " + e.Author + " on " + workItem + " (this is what it says now, in place of what it said before)"
+		if e.EditedText, err = render(said); err != nil {
 			return nil, err
 		}
 		events = append(events, e)
@@ -67,7 +72,7 @@ func (m maker) later(workItem string, item Item, comments []Comment) ([]Event, e
 }
 
 func (m maker) opening(workItem string, item Item, comments []Comment) (Event, error) {
-	e := m.event(workItem, item, KindOpened, item.NodeID)
+	e := m.event(workItem, item, KindOpened, item.NodeID, onlyRevision)
 	e.Author, e.URL = line(item.Author.Login), line(item.URL)
 	e.UpstreamAt = item.CreatedAt
 	if reason := m.policy.opening(item); reason != "" {
@@ -102,14 +107,17 @@ func (m maker) thread(comments []Comment) (posts []prompt.Post, left int) {
 }
 
 func (m maker) commentEvent(workItem string, item Item, c Comment) Event {
-	e := m.event(workItem, item, KindComment, c.NodeID)
+	e := m.event(workItem, item, KindComment, c.NodeID, revisionOf(c.Body))
 	e.Author, e.URL = line(c.Author.Login), line(c.URL)
-	e.UpstreamAt, e.UpstreamOrder = c.CreatedAt, c.ID
+	e.UpstreamAt, e.UpstreamOrder, e.EditedAt = c.CreatedAt, c.ID, c.UpdatedAt
+	if m.policy.comment(c) == "" {
+		e.Excerpt = cut(c.Body, maxExcerpt)
+	}
 	return e
 }
 
-func (m maker) event(workItem string, item Item, kind, objectID string) Event {
-	key := ledger.Key{Provider: m.provider, Host: item.Ref.Host(), Kind: kind, ObjectID: objectID, Revision: firstRevision}
+func (m maker) event(workItem string, item Item, kind, objectID, revision string) Event {
+	key := ledger.Key{Provider: m.provider, Host: item.Ref.Host(), Kind: kind, ObjectID: objectID, Revision: revision}
 	return Event{
 		DeliveryID: ledger.DeliveryID(key, workItem), Key: key, WorkItem: workItem, NodeID: item.NodeID, Source: m.source,
 		Kind: kind, Title: line(item.Title), State: ledger.Pending, Budget: m.budget,
@@ -118,7 +126,21 @@ func (m maker) event(workItem string, item Item, kind, objectID string) Event {
 
 func (m maker) settled(e Event, reason string) Event {
 	e.State, e.Reason, e.Detail, e.Text = ledger.Settled, reason, explain(reason, e.Author), ""
+	e.EditedText = ""
 	return e
+}
+
+// OnceMore returns a text that may be in the conversation already, as it is typed again.
+func OnceMore(text string) string {
+	if len(onceMore)+len(text) > prompt.MaxText {
+		return text
+	}
+	return onceMore + text
+}
+
+// OnceMoreKey returns the natural key of the order to type a delivery again: an event of its own, so that it has an id of its own.
+func OnceMoreKey(deliveryID string) ledger.Key {
+	return ledger.Key{Provider: ledger.SourceManual, Host: "again", Kind: "again", ObjectID: deliveryID, Revision: onlyRevision}
 }
 
 // render returns an event's text as it can be typed. The fence is one that its writers could not know. Whatever was written

@@ -25,8 +25,9 @@ type Ledger interface {
 	EndLook(ctx context.Context, source, holder string, end LookEnd) error
 	// Known returns the items that were last seen in a place and are not closed, and those with one of the node ids.
 	Known(ctx context.Context, place string, nodeIDs []string) ([]Known, error)
-	// Record writes an item, how far it was read, and its events, all or nothing. Events whose natural key is known are left
-	// as they are. What a complete record lacks is cancelled, or marked where it has ended.
+	// Record writes an item, how far it was read, and its events, all or nothing. What an object said when it was last seen is no
+	// event again; what it says now takes the place of what it said (Revise). What a complete record lacks is missing from then on,
+	// and what is Gone is cancelled, or marked where it has ended.
 	Record(ctx context.Context, r Record) (Recorded, error)
 	// Submit writes an event by hand and returns the row, and whether it was there before; with dryRun it writes nothing and
 	// returns the row as it would be.
@@ -89,6 +90,17 @@ type Known struct {
 	CommentsSince time.Time
 	// Waiting is true while a comment of it is on its way, or gave up: one that its deletion upstream would cancel.
 	Waiting bool
+	// Missing are its comments that the latest complete listing lacked.
+	Missing []Missing
+}
+
+// Missing is a comment that a complete listing lacked, though it was there before.
+type Missing struct {
+	// Object is its natural key without the revision, and ID the provider's number of it.
+	Object string
+	ID     int64
+	// Since is when it was first missing, on the source's clock.
+	Since time.Time
 }
 
 // Record is what a look found out about one item.
@@ -111,8 +123,10 @@ type Record struct {
 	// Closed is true when the item is closed or gone.
 	Closed bool
 	Events []Event
-	// Complete is true when the events are those of every comment that the item has: one that they lack was deleted.
+	// Complete is true when the events are those of every comment that the listing has: one that they lack is missing.
 	Complete bool
+	// Gone are the objects that were missing for long enough and are gone when asked for by themselves.
+	Gone []string
 }
 
 // Recorded counts what was new.
@@ -147,7 +161,12 @@ type Event struct {
 	URL        string
 	Title      string
 	// Text is what the agent is to read; empty for an event that is settled.
-	Text    string
+	Text string
+	// EditedText takes the place of Text, and EditedAt that of UpstreamAt, when an earlier revision may be in the conversation.
+	EditedText string
+	EditedAt   time.Time
+	// Excerpt is what was written, up to a length, for the context of later events; empty when its author may not steer.
+	Excerpt string
 	Harness string
 	// UpstreamAt and UpstreamOrder order the events of an item; the zero time means now, on the database's clock.
 	UpstreamAt    time.Time
@@ -184,6 +203,10 @@ type Entry struct {
 	GaveUpVersions []string
 	// DeletedAt is when it was seen to be deleted upstream; zero when it was not.
 	DeletedAt time.Time
+	// SupersededBy is the delivery of the revision that took its place; empty when none did.
+	SupersededBy string
+	// Edited is true when its text says that it is an edit of something that the agent may know.
+	Edited bool
 	// UpstreamAt is zero for an event by hand.
 	UpstreamAt time.Time
 	CreatedAt  time.Time

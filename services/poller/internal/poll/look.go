@@ -17,6 +17,9 @@ const (
 	// settleTime is how long after an item's last change its comments are read again although nothing shows a new change, for
 	// the same reason.
 	settleTime = time.Minute
+	// missingTime is how long a comment has to be missing before it is asked for by itself: a listing may come from a replica that
+	// lags behind.
+	missingTime = time.Minute
 	// The wait after a limit that was named without a time: doubled each time in a row.
 	firstWait = time.Minute
 	maxWait   = 15 * time.Minute
@@ -188,17 +191,17 @@ func (l *look) others(ctx context.Context, repository, place string, rest []Know
 	}
 }
 
-// item reads one item's comments if it may have news, and records what they are. All of them are read while one is on its way, and
-// when there are fewer than before: that one is no longer among them shows only then.
+// item reads one item's comments if it may have news, and records what they are. All of them are read while one is on its way or
+// missing, and when there are fewer than before: that one is no longer among them shows only then.
 func (l *look) item(ctx context.Context, item Item, k *Known, at time.Time) error {
 	if k == nil || !k.Baselined {
 		return l.firstSight(ctx, item, k, at)
 	}
-	if k.quiet(item) && k.Closed == !item.Open {
+	if k.quiet(item) && k.Closed == !item.Open && len(k.Missing) == 0 {
 		return nil
 	}
 	since := k.CommentsSince
-	if k.Waiting || item.Comments < k.SeenComments {
+	if k.Waiting || len(k.Missing) > 0 || item.Comments < k.SeenComments {
 		since = time.Time{}
 	}
 	complete := since.IsZero()
@@ -213,10 +216,38 @@ func (l *look) item(ctx context.Context, item Item, k *Known, at time.Time) erro
 	if err != nil {
 		return err
 	}
+	var gone []string
+	if complete {
+		if gone, err = l.gone(ctx, item, k.Missing, events, at); err != nil {
+			return err
+		}
+	}
 	return l.record(ctx, Record{
 		WorkItem: k.WorkItem, Item: item, SeenAt: at, CommentsSince: newest(k.CommentsSince, comments), Closed: !item.Open, Events: events,
-		Complete: complete,
+		Complete: complete, Gone: gone,
 	})
+}
+
+// gone asks for the comments that have been missing for long enough and are not listed now either, each by itself, and returns those
+// that are gone. One listing alone proves nothing: it may be older than the one before.
+func (l *look) gone(ctx context.Context, item Item, missing []Missing, listed []Event, at time.Time) (gone []string, err error) {
+	there := make(map[string]bool, len(listed))
+	for _, e := range listed {
+		there[ObjectOf(e.Key)] = true
+	}
+	for _, m := range missing {
+		if there[m.Object] || at.Sub(m.Since) < missingTime {
+			continue
+		}
+		found, err := l.watched.Source.HasComment(ctx, item.Repository, m.ID)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			gone = append(gone, m.Object)
+		}
+	}
+	return gone, nil
 }
 
 // firstSight records the opening event and the baseline. Without all the comments there is no first sight: what could not be

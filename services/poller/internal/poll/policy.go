@@ -9,12 +9,18 @@ import (
 // marker begins a hidden line in everything that muxpost itself writes upstream.
 const marker = "<!-- muxpost"
 
-// The reasons for settling an event when it comes in, beside ledger.ReasonBaselined and ledger.ReasonUnauthorised.
+// The poller's own reasons, beside the ledger's: for settling an event when it comes in, and for ending one afterwards.
 const (
 	// ReasonOwn: muxpost wrote it.
 	ReasonOwn = "own"
 	// ReasonBot: a machine wrote it. Two machines that answer each other would never end.
 	ReasonBot = "bot"
+	// ReasonSuperseded: cancelled, because it was edited upstream before it was delivered, and a later revision is in its place.
+	ReasonSuperseded = "superseded"
+	// ReasonTypedAgain: settled as unconfirmed, and typed once more under another id by a person's order.
+	ReasonTypedAgain = "typed_again"
+	// ReasonDone: settled by a person's word, in place of being tried again.
+	ReasonDone = "done"
 )
 
 // Policy says who may steer. The zero value lets nobody.

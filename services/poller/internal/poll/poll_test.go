@@ -72,20 +72,6 @@ func TestPolicy_WhoMaySteer(t *testing.T) {
 	}
 }
 
-func TestEvents_KeysDoNotChangeWithWhatIsEdited(t *testing.T) {
-	m := newMaker(Policy{Authors: []string{"alice"}})
-	i, c := item(t), Comment{ID: 1, NodeID: "IC_1", Author: Author{Login: "alice"}, Body: "one"}
-	before, err := m.later("github:octo/widget#7", i, []Comment{c})
-	must(t, err)
-	i.Title, c.Body, c.UpdatedAt = "another", "two", time.Now()
-	after, err := m.later("github:octo/widget#7", i, []Comment{c})
-	must(t, err)
-	equal(t, "delivery id", after[0].DeliveryID, before[0].DeliveryID)
-	if before[0].Text == after[0].Text {
-		t.Error("the text did not change")
-	}
-}
-
 func TestEvents_TheFenceIsAnotherEachTime(t *testing.T) {
 	m := newMaker(Policy{Authors: []string{"alice"}})
 	c := Comment{NodeID: "IC_1", Author: Author{Login: "alice"}, Body: "one"}
@@ -142,6 +128,8 @@ func (s *fakeSource) Items(_ context.Context, repository string) (Listing, error
 }
 
 func (s *fakeSource) Item(context.Context, string, uint64) (Item, error) { return Item{}, s.err }
+
+func (s *fakeSource) HasComment(context.Context, string, int64) (bool, error) { return true, s.err }
 
 func (s *fakeSource) Comments(context.Context, string, uint64, time.Time) ([]Comment, error) {
 	return nil, s.err

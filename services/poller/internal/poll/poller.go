@@ -79,6 +79,12 @@ func (p *Poller) Sources() []string {
 // Watched returns the sources, in the order of the configuration.
 func (p *Poller) Watched() []Watched { return slices.Clone(p.config.Sources) }
 
+// MaySteer reports whether an author may steer agents by what he writes at a source; nobody may at one that is not configured.
+func (p *Poller) MaySteer(source, author string) bool {
+	i := slices.IndexFunc(p.config.Sources, func(w Watched) bool { return w.Name == source })
+	return i >= 0 && p.config.Sources[i].Policy.allows(Author{Login: author})
+}
+
 // Result is what one look at one source found.
 type Result struct {
 	Source string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -29,22 +30,34 @@ const (
 	retryTime = 8 * time.Second
 )
 
-// Again names an event that a person wants to be asked about again.
+// Again names an event that a person has decided about.
 type Again struct {
 	DeliveryID string
 	// Who asks for it and why, for people; both may be empty.
 	Who, Reason string
+	// TypeAgain types an unconfirmed event once more, in place of looking for evidence again.
+	TypeAgain bool
 }
 
-// Ended keeps the events that ended. Its errors are faults.
+// Ended keeps the events that ended, for a person to decide about. Its errors are faults. Each change is made only where the row is still
+// one that it is for; who asked for it and why is written down with it.
 type Ended interface {
 	// List returns rows, newest first.
 	List(ctx context.Context, f Filter) ([]Entry, error)
 	// Retry makes an event that was dropped, gave up or was settled as unconfirmed pending with a new budget, and due at once; false
-	// when it is none of these (any more). Who asked for it and why is written down with it.
+	// when it is none of these (any more).
 	Retry(ctx context.Context, again Again) (bool, error)
+	// TypeAgain makes an event of the order to type one again that was settled as unconfirmed, and returns its id; "" when it is that no
+	// more.
+	TypeAgain(ctx context.Context, again Again) (id string, err error)
+	// Settle ends an event for good that was dropped, gave up or was settled as unconfirmed; false when it is none of these (any more).
+	Settle(ctx context.Context, again Again) (bool, error)
 	// Hurry makes an event that waits due at once.
 	Hurry(ctx context.Context, id string) error
+}
+
+// Swept keeps the events that are asked about again by themselves. Its errors are faults.
+type Swept interface {
 	// Occupied returns up to n events that were dropped because their session's name was occupied, at least an age ago, the longest
 	// dropped first.
 	Occupied(ctx context.Context, age time.Duration, n int) ([]Entry, error)
@@ -62,52 +75,116 @@ type Reopener interface {
 // Retrier has events that ended asked about again: by a person's word, and those of an occupied name by itself. The dispatcher goes
 // first: a row that the ledger opened before would only hear once more that it was dropped.
 type Retrier struct {
-	ledger   Ended
+	ledger interface {
+		Ended
+		Swept
+	}
 	reopener Reopener
 	log      *slog.Logger
 }
 
 // NewRetrier returns a retrier.
-func NewRetrier(l Ended, r Reopener, log *slog.Logger) *Retrier {
+func NewRetrier(l interface {
+	Ended
+	Swept
+}, r Reopener, log *slog.Logger) *Retrier {
 	return &Retrier{ledger: l, reopener: r, log: log}
 }
 
-// Retry has an event asked about again under its own id, and returns its row, and whether it had ended: one that waits is only due at
-// once. One that is in its conversation, was ended by policy or was deleted upstream is fault.Conflict.
-func (r *Retrier) Retry(ctx context.Context, again Again) (row Entry, retried bool, err error) {
+// Retried is what came of a retry.
+type Retried struct {
+	Row Entry
+	// Again is true when it was put on its way again; one that waited is only due at once.
+	Again bool
+	// EvidenceOnly is true when it had been typed, so that it is only looked for evidence of it.
+	EvidenceOnly bool
+}
+
+// Retry has an event asked about again under its own id. One that is in its conversation, was ended by policy, or was deleted or edited
+// upstream is fault.Conflict. With TypeAgain, one that is unconfirmed is typed once more under an id of its own, whose row is returned;
+// anything else is fault.Conflict then.
+func (r *Retrier) Retry(ctx context.Context, again Again) (out Retried, err error) {
 	if err := again.check(); err != nil {
-		return Entry{}, false, err
+		return Retried{}, err
 	}
-	if row, err = r.row(ctx, again.DeliveryID); err != nil {
-		return Entry{}, false, err
+	row, err := r.row(ctx, again.DeliveryID)
+	if err != nil {
+		return Retried{}, err
+	}
+	if again.TypeAgain {
+		return r.typeAgain(ctx, row, again)
 	}
 	if row.State.Waits() {
 		if err := r.ledger.Hurry(ctx, row.DeliveryID); err != nil {
-			return Entry{}, false, err
+			return Retried{}, err
 		}
-		row, err = r.row(ctx, again.DeliveryID)
-		return row, false, err
+		out.Row, err = r.row(ctx, again.DeliveryID)
+		return out, err
 	}
 	if err := retriable(row); err != nil {
-		return Entry{}, false, err
+		return Retried{}, err
 	}
 	asking, cancel := context.WithTimeout(ctx, retryTime)
 	defer cancel()
 	if err := r.reopener.Reopen(asking, row.DeliveryID, again.Who); err != nil && !errors.Is(err, fault.NotFound) {
-		return Entry{}, false, err
+		return Retried{}, err
 	}
-	if retried, err = r.ledger.Retry(ctx, again); err != nil {
-		return Entry{}, false, err
+	if out.Again, err = r.ledger.Retry(ctx, again); err != nil {
+		return Retried{}, err
 	}
-	if retried {
+	out.EvidenceOnly = out.Again && row.State == ledger.Settled
+	if out.Again {
 		r.log.InfoContext(ctx, "an event is tried again by a person's word", obs.KeyDeliveryID, row.DeliveryID, obs.KeyWorkItem, row.WorkItem,
 			obs.KeyState, row.State.String(), obs.KeyReason, row.Reason, "who", again.Who)
 	}
 	// Where somebody else was faster, the row says what became of it.
+	out.Row, err = r.row(ctx, again.DeliveryID)
+	return out, err
+}
+
+// typeAgain has an unconfirmed event typed once more. Nobody can know whether it is there then twice: that is why a person orders it.
+func (r *Retrier) typeAgain(ctx context.Context, row Entry, again Again) (Retried, error) {
+	if err := retriable(row); err != nil {
+		return Retried{}, err
+	}
+	if row.State != ledger.Settled {
+		return Retried{}, fault.Newf(fault.Conflict, "", "it is %s, and only what is unconfirmed is typed again", row.State).
+			WithRemedy("muxpost explain " + row.DeliveryID + " says what it waits for; evidence is looked for by itself for ten minutes")
+	}
+	id, err := r.ledger.TypeAgain(ctx, again)
+	if err != nil {
+		return Retried{}, err
+	}
+	if id == "" {
+		return Retried{}, fault.New(fault.Conflict, "", "it has changed meanwhile").WithRemedy("muxpost explain " + row.DeliveryID)
+	}
+	r.log.InfoContext(ctx, "an event is typed again by a person's order", obs.KeyDeliveryID, row.DeliveryID, obs.KeyWorkItem, row.WorkItem,
+		"as", id, "who", again.Who)
+	row, err = r.row(ctx, id)
+	return Retried{Row: row, Again: true}, err
+}
+
+// Settle ends an event for good that was dropped, gave up or is unconfirmed, and returns its row, and whether this call did it. Anything
+// else is fault.Conflict.
+func (r *Retrier) Settle(ctx context.Context, again Again) (row Entry, settled bool, err error) {
+	if err := again.check(); err != nil {
+		return Entry{}, false, err
+	}
+	if settled, err = r.ledger.Settle(ctx, again); err != nil {
+		return Entry{}, false, err
+	}
 	if row, err = r.row(ctx, again.DeliveryID); err != nil {
 		return Entry{}, false, err
 	}
-	return row, retried, nil
+	switch {
+	case settled:
+		r.log.InfoContext(ctx, "an event is settled by a person's word", obs.KeyDeliveryID, row.DeliveryID, obs.KeyWorkItem, row.WorkItem,
+			"who", again.Who)
+	case row.State != ledger.Settled || row.Reason != ReasonDone:
+		return Entry{}, false, fault.Newf(fault.Conflict, "", "it is %s, and only what was dropped, gave up or is unconfirmed is settled by hand",
+			strings.TrimSpace(row.State.String()+" "+row.Reason)).WithRemedy("muxpost explain " + row.DeliveryID + " says what becomes of it")
+	}
+	return row, settled, nil
 }
 
 func (r *Retrier) row(ctx context.Context, id string) (Entry, error) {
@@ -127,10 +204,15 @@ func (a Again) check() error {
 		return fault.New(fault.Invalid, fault.ReasonBadDeliveryID, "the delivery id is missing or malformed").
 			WithRemedy("copy it from a row of the ledger: 8 to 64 characters of a-z, 0-9, - and _")
 	}
+	return checkWords(a.Who, a.Reason)
+}
+
+// checkWords refuses what people say when it cannot be kept.
+func checkWords(who, reason string) error {
 	for _, word := range []struct {
 		name, text string
 		most       int
-	}{{"who", a.Who, maxWho}, {"reason", a.Reason, maxWhy}} {
+	}{{"who", who, maxWho}, {"reason", reason, maxWhy}} {
 		if !utf8.ValidString(word.text) || len(word.text) > word.most {
 			return fault.Newf(fault.Invalid, fault.ReasonBadArgument, "%s must be UTF-8 of at most %d bytes", word.name, word.most)
 		}
@@ -147,6 +229,12 @@ func retriable(row Entry) error {
 	switch {
 	case row.State == ledger.Delivered:
 		return refused("it is in its conversation, and nothing is typed twice", "send a message of your own with muxpost send")
+	case row.SupersededBy != "":
+		what := "it was edited upstream, and what it says now is the delivery "
+		if row.Reason == ReasonTypedAgain {
+			what = "it was typed again, as the delivery "
+		}
+		return refused(what+row.SupersededBy, "see muxpost explain "+row.SupersededBy)
 	case row.State == ledger.Cancelled || !row.DeletedAt.IsZero():
 		return refused("it was deleted upstream, so it is not delivered any more", send)
 	case row.State == ledger.Settled && row.Reason != ledger.ReasonUnconfirmed:

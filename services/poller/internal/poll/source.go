@@ -16,6 +16,8 @@ type Source interface {
 	Item(ctx context.Context, repository string, number uint64) (Item, error)
 	// Comments returns the comments of an item that were written or changed at or after a time; all for the zero time.
 	Comments(ctx context.Context, repository string, number uint64, since time.Time) ([]Comment, error)
+	// HasComment asks for one comment by itself, and reports whether it is there.
+	HasComment(ctx context.Context, repository string, id int64) (bool, error)
 }
 
 // Listing is what a repository shows.

@@ -66,7 +66,7 @@ func (m Message) event(budget int) (Event, error) {
 	if err := plainWord("the harness", m.Harness, maxHarness); err != nil {
 		return Event{}, err
 	}
-	key := ledger.Key{Provider: ledger.SourceManual, Kind: KindMessage, ObjectID: m.IdempotencyKey, Revision: firstRevision}
+	key := ledger.Key{Provider: ledger.SourceManual, Kind: KindMessage, ObjectID: m.IdempotencyKey, Revision: onlyRevision}
 	if m.IdempotencyKey == "" {
 		// No key that a person chooses can meet one of these: they stand in another field.
 		key.Host = rand.Text()

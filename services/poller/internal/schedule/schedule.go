@@ -1,11 +1,13 @@
-// Package schedule has River look at each source at its interval, and carry out what is to be written upstream: one job at a time
-// for each, whichever replica does it, and whichever replica leads. Writing has a queue of its own, so that it delays no look.
+// Package schedule has River look at each source at its interval, carry out what is to be written upstream, and delete what is old: one
+// job at a time for each, whichever replica does it, and whichever replica leads. Writing and deleting have queues of their own, so that
+// they delay no look.
 //
 // It knows nothing of what a look is, nor what is written. What fails is not tried again by River: the next interval does that.
 package schedule
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -30,6 +32,9 @@ const (
 	// notifyQueue and notifyInterval are for what is written upstream.
 	notifyQueue    = "poller_notify"
 	notifyInterval = 5 * time.Second
+	// forgetQueue and forgetInterval are for what is deleted by age.
+	forgetQueue    = "poller_forget"
+	forgetInterval = time.Hour
 	// jobTime is a little more than a look may take; rescueTime, after which a job of a replica that died is made again, is more.
 	jobTime    = poll.LookTime + 5*time.Second
 	rescueTime = 90 * time.Second
@@ -55,6 +60,8 @@ type Config struct {
 	Sources []Source
 	// Look looks at a source once.
 	Look func(ctx context.Context, source string) error
+	// Forget deletes what is old enough.
+	Forget func(ctx context.Context) error
 	// Notify writes upstream what is due; nil when nothing may be written.
 	Notify         func(ctx context.Context) error
 	Logger         *slog.Logger
@@ -64,18 +71,18 @@ type Config struct {
 // Run has the sources looked at until ctx ends. It fails when River cannot be started.
 func Run(ctx context.Context, config Config) error {
 	workers := river.NewWorkers()
-	if err := river.AddWorkerSafely(workers, &worker{look: config.Look}); err != nil {
-		return fault.Wrap(fault.Internal, "", "River does not take the job", err)
-	}
-	queues, jobs := map[string]river.QueueConfig{queue: {MaxWorkers: max(4, len(config.Sources))}}, periodic(config.Sources)
+	err := errors.Join(river.AddWorkerSafely(workers, &worker{look: config.Look}), river.AddWorkerSafely(workers,
+		river.WorkFunc(func(ctx context.Context, _ *river.Job[forgetArgs]) error { return once(ctx, config.Forget) })))
+	queues := map[string]river.QueueConfig{queue: {MaxWorkers: max(4, len(config.Sources))}, forgetQueue: {MaxWorkers: 1}}
+	jobs := append(periodic(config.Sources), every(forgetInterval, forgetArgs{}, forgetQueue))
 	if config.Notify != nil {
-		if err := river.AddWorkerSafely(workers, &notifier{notify: config.Notify}); err != nil {
-			return fault.Wrap(fault.Internal, "", "River does not take the job", err)
-		}
+		err = errors.Join(err, river.AddWorkerSafely(workers,
+			river.WorkFunc(func(ctx context.Context, _ *river.Job[notifyArgs]) error { return once(ctx, config.Notify) })))
 		queues[notifyQueue] = river.QueueConfig{MaxWorkers: 1}
-		jobs = append(jobs, river.NewPeriodicJob(river.PeriodicInterval(notifyInterval),
-			func() (river.JobArgs, *river.InsertOpts) { return notifyArgs{}, oneAtATime(notifyQueue) },
-			&river.PeriodicJobOpts{RunOnStart: true}))
+		jobs = append(jobs, every(notifyInterval, notifyArgs{}, notifyQueue))
+	}
+	if err != nil {
+		return fault.Wrap(fault.Internal, "", "River does not take a job", err)
 	}
 	client, err := river.NewClient(riverpgxv5.New(config.Pool), &river.Config{
 		Schema:                      config.Schema,
@@ -141,11 +148,15 @@ func startFault(err error) error {
 func periodic(sources []Source) []*river.PeriodicJob {
 	jobs := make([]*river.PeriodicJob, len(sources))
 	for i, s := range sources {
-		jobs[i] = river.NewPeriodicJob(river.PeriodicInterval(s.Interval),
-			func() (river.JobArgs, *river.InsertOpts) { return lookArgs{Source: s.Name}, oneAtATime(queue) },
-			&river.PeriodicJobOpts{RunOnStart: true})
+		jobs[i] = every(s.Interval, lookArgs{Source: s.Name}, queue)
 	}
 	return jobs
+}
+
+// every returns a job that is made at once and then at an interval.
+func every(interval time.Duration, args river.JobArgs, queue string) *river.PeriodicJob {
+	return river.NewPeriodicJob(river.PeriodicInterval(interval), func() (river.JobArgs, *river.InsertOpts) { return args, oneAtATime(queue) },
+		&river.PeriodicJobOpts{RunOnStart: true})
 }
 
 // oneAtATime has the next job not made while one waits or runs.
@@ -185,14 +196,15 @@ type notifyArgs struct{}
 // Kind is the job's name in River's tables.
 func (notifyArgs) Kind() string { return "poller.notify" }
 
-type notifier struct {
-	river.WorkerDefaults[notifyArgs]
-	notify func(context.Context) error
-}
+// forgetArgs is one round of deleting.
+type forgetArgs struct{}
 
-// Work writes what is due. An error is the ledger's: the next interval tries again.
-func (n *notifier) Work(ctx context.Context, _ *river.Job[notifyArgs]) error {
-	if err := n.notify(ctx); err != nil {
+// Kind is the job's name in River's tables.
+func (forgetArgs) Kind() string { return "poller.forget" }
+
+// once does a round of something. An error is the ledger's: the next interval tries again.
+func once(ctx context.Context, round func(context.Context) error) error {
+	if err := round(ctx); err != nil {
 		return river.JobCancel(err)
 	}
 	return nil

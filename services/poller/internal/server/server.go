@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/ledger"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 	"muxpost.dev/muxpost/proto/gen/muxpost/poller/v1/pollerv1connect"
@@ -31,10 +33,12 @@ type Poller interface {
 	Submit(ctx context.Context, m poll.Message) (row poll.Entry, existed bool, err error)
 }
 
-// Retrier has an event that ended asked about again.
+// Retrier takes a person's decision about an event that ended.
 type Retrier interface {
-	// Retry returns the row, and whether it was put on its way again: one that waits is only due at once.
-	Retry(ctx context.Context, again poll.Again) (row poll.Entry, retried bool, err error)
+	// Retry has it asked about again, or typed again.
+	Retry(ctx context.Context, again poll.Again) (poll.Retried, error)
+	// Settle ends it for good, and returns the row, and whether this call did it.
+	Settle(ctx context.Context, again poll.Again) (row poll.Entry, settled bool, err error)
 }
 
 // Ledger is read.
@@ -49,18 +53,22 @@ type Ledger interface {
 	Events(ctx context.Context, q poll.EventQuery) ([]poll.Followed, error)
 }
 
+// maxAcks is the most that a list of acknowledgements holds.
+const maxAcks = 5000
+
 // Server implements muxpost.poller.v1.PollerService.
 type Server struct {
 	poller  Poller
 	retrier Retrier
 	ledger  Ledger
+	acks    poll.Acks
 }
 
 var _ pollerv1connect.PollerServiceHandler = (*Server)(nil)
 
 // New returns a server.
-func New(poller Poller, retrier Retrier, ledger Ledger) *Server {
-	return &Server{poller: poller, retrier: retrier, ledger: ledger}
+func New(poller Poller, retrier Retrier, ledger Ledger, acks poll.Acks) *Server {
+	return &Server{poller: poller, retrier: retrier, ledger: ledger, acks: acks}
 }
 
 // PollNow looks at one source, or at all of them at once.
@@ -106,11 +114,52 @@ func (s *Server) Submit(ctx context.Context, r *pollerv1.SubmitRequest) (*poller
 
 // Retry has an event that ended asked about again.
 func (s *Server) Retry(ctx context.Context, r *pollerv1.RetryRequest) (*pollerv1.RetryResponse, error) {
-	row, retried, err := s.retrier.Retry(ctx, poll.Again{DeliveryID: r.GetDeliveryId(), Who: r.GetWho(), Reason: r.GetReason()})
+	out, err := s.retrier.Retry(ctx, poll.Again{
+		DeliveryID: r.GetDeliveryId(), Who: r.GetWho(), Reason: r.GetReason(), TypeAgain: r.GetTypeAgain(),
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &pollerv1.RetryResponse{Entry: entry(row), Retried: retried}, nil
+	return &pollerv1.RetryResponse{Entry: entry(out.Row), Retried: out.Again, EvidenceOnly: out.EvidenceOnly}, nil
+}
+
+// Settle ends an event for good by a person's word.
+func (s *Server) Settle(ctx context.Context, r *pollerv1.SettleRequest) (*pollerv1.SettleResponse, error) {
+	row, settled, err := s.retrier.Settle(ctx, poll.Again{DeliveryID: r.GetDeliveryId(), Who: r.GetWho(), Reason: r.GetReason()})
+	if err != nil {
+		return nil, err
+	}
+	return &pollerv1.SettleResponse{Entry: entry(row), Settled: settled}, nil
+}
+
+// Acknowledge keeps an entry off the list of what needs a person.
+func (s *Server) Acknowledge(ctx context.Context, r *pollerv1.AcknowledgeRequest) (*pollerv1.AcknowledgeResponse, error) {
+	a := poll.Ack{EntryID: r.GetEntryId(), State: r.GetState(), DeliveryID: r.GetDeliveryId(), Who: r.GetWho(), Reason: r.GetReason()}
+	if err := a.Check(); err != nil {
+		return nil, err
+	}
+	kept, err := s.acks.Acknowledge(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return &pollerv1.AcknowledgeResponse{Acknowledgement: ack(kept)}, nil
+}
+
+// ListAcknowledgements returns what was acknowledged.
+func (s *Server) ListAcknowledgements(ctx context.Context, r *pollerv1.ListAcknowledgementsRequest) (*pollerv1.ListAcknowledgementsResponse, error) {
+	if r.GetPageSize() < 0 || r.GetPageSize() > maxAcks {
+		return nil, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "page_size is %d; it must be 1 to %d, or 0 for %d", r.GetPageSize(), maxAcks,
+			maxAcks)
+	}
+	kept, err := s.acks.Acknowledged(ctx, cmp.Or(int(r.GetPageSize()), maxAcks))
+	if err != nil {
+		return nil, err
+	}
+	response := &pollerv1.ListAcknowledgementsResponse{}
+	for _, a := range kept {
+		response.Acknowledgements = append(response.Acknowledgements, ack(a))
+	}
+	return response, nil
 }
 
 // ListLedger returns one page of rows.
@@ -194,7 +243,13 @@ func entry(e poll.Entry) *pollerv1.LedgerEntry {
 		State: stateOf(e.State), Reason: e.Reason, Detail: e.Detail, Tries: int32(e.Tries), Budget: int32(e.Budget), TraceId: e.TraceID,
 		NextLook: timestamp(e.NextLook), UpstreamTime: timestamp(e.UpstreamAt), CreateTime: timestamp(e.CreatedAt),
 		UpdateTime: timestamp(e.UpdatedAt), HeldSince: timestamp(e.HeldSince), GaveUpVersions: e.GaveUpVersions,
-		DeleteTime: timestamp(e.DeletedAt), WaitsBehind: ahead(e.WaitsBehind),
+		DeleteTime: timestamp(e.DeletedAt), WaitsBehind: ahead(e.WaitsBehind), SupersededBy: e.SupersededBy, Edited: e.Edited,
+	}
+}
+
+func ack(a poll.Ack) *pollerv1.Acknowledgement {
+	return &pollerv1.Acknowledgement{
+		EntryId: a.EntryID, State: a.State, DeliveryId: a.DeliveryID, Who: a.Who, Reason: a.Reason, CreateTime: timestamp(a.At),
 	}
 }
 

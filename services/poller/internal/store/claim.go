@@ -52,7 +52,7 @@ update poller.events e
 set state = 'leased', lease_holder = @lease, lease_until = now() + @time
 from due
 where e.id = due.id
-returning e.id, e.delivery_id, e.work_item, e.node_id, e.kind, e.text, e.harness, e.traceparent, e.deleted_at is not null`
+returning e.id, e.delivery_id, e.work_item, e.node_id, e.kind, e.text, e.harness, e.traceparent, e.deleted_at is not null or e.superseded_by <> '', e.with_context is null`
 
 // Claim leases up to n events that are due, each the first of its item that waits. An event whose lease has ended is due; one that
 // another version re-armed is due only ledger.ArmedTime later.
@@ -75,10 +75,10 @@ func (s *Store) claim(ctx context.Context, n int) ([]forward.Claim, error) {
 		return nil, db.Fault(err)
 	}
 	var claims, gone []forward.Claim
-	c, deleted := forward.Claim{Lease: lease}, false
-	_, err = pgx.ForEachRow(rows, []any{&c.ID, &c.DeliveryID, &c.WorkItem, &c.NodeID, &c.Kind, &c.Text, &c.Harness, &c.Traceparent, &deleted},
+	c, over := forward.Claim{Lease: lease}, false
+	_, err = pgx.ForEachRow(rows, []any{&c.ID, &c.DeliveryID, &c.WorkItem, &c.NodeID, &c.Kind, &c.Text, &c.Harness, &c.Traceparent, &over, &c.Undecided},
 		func() error {
-			if deleted {
+			if over {
 				gone = append(gone, c)
 			} else {
 				claims = append(claims, c)
@@ -89,7 +89,7 @@ func (s *Store) claim(ctx context.Context, n int) ([]forward.Claim, error) {
 		return nil, db.Fault(err)
 	}
 	for _, c := range gone {
-		// Deleted upstream while somebody had it who never said what came of it: Release ends it. If that fails, its lease runs out.
+		// Deleted or edited upstream while somebody had it who never said what came of it: Release ends it. If that fails, its lease runs out.
 		_ = s.Release(ctx, c)
 	}
 	return claims, nil

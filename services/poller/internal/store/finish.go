@@ -11,6 +11,7 @@ import (
 	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/services/poller/internal/forward"
+	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
 // leased is an event whose claim is about to end.
@@ -23,7 +24,9 @@ type leased struct {
 	record   []string
 	armedFor string
 	deleted  bool
-	now      time.Time
+	// later is the delivery of a later revision; empty when there is none.
+	later string
+	now   time.Time
 }
 
 // Finish ends a claim with what next makes of the event's progress and the database's time. What is to be followed and what is to
@@ -37,16 +40,17 @@ func (s *Store) Finish(ctx context.Context, c forward.Claim, detail string,
 			return err
 		}
 		before, after = e.progress, next(e.progress, e.now)
-		if e.deleted {
-			if after = ledger.Cancel(after); after.State == ledger.Cancelled {
-				detail = deletedDetail
-			}
-		}
+		after, detail = e.cancel(after, detail)
 		if err := s.end(ctx, tx, e, after, clean(detail)); err != nil {
 			return err
 		}
 		if err := s.logEnd(ctx, tx, e, after); err != nil {
 			return err
+		}
+		if after.State == ledger.Delivered {
+			if err := contextGiven(ctx, tx, e); err != nil {
+				return err
+			}
 		}
 		if !s.notices[e.source] {
 			return nil
@@ -63,12 +67,26 @@ func lock(ctx context.Context, tx pgx.Tx, c forward.Claim) (leased, error) {
 	var unproven, held *time.Time
 	err := tx.QueryRow(ctx, `
 select source, trace_id, tries, budget, silences, unproven_since, held_since, reason, gave_up_versions, armed_for,
-  deleted_at is not null, clock_timestamp()
+  deleted_at is not null, superseded_by, clock_timestamp()
 from poller.events where id = @id and state = 'leased' and lease_holder = @lease
 for update`, pgx.NamedArgs{"id": c.ID, "lease": c.Lease}).Scan(&e.source, &e.traceID, &p.Tries, &p.Budget, &p.Silences, &unproven, &held,
-		&p.Reason, &e.record, &e.armedFor, &e.deleted, &e.now)
+		&p.Reason, &e.record, &e.armedFor, &e.deleted, &e.later, &e.now)
 	p.UnprovenSince, p.HeldSince = deref(unproven), deref(held)
 	return e, leaseLost(err)
+}
+
+// cancel ends an event that would wait on, when it was deleted or edited upstream while it was leased.
+func (e leased) cancel(p ledger.Progress, detail string) (after ledger.Progress, why string) {
+	switch {
+	case e.deleted:
+		after, why = ledger.Cancel(p), deletedDetail
+	case e.later != "":
+		after, why = poll.Supersede(p), supersededDetail(e.later)
+	}
+	if after.State != ledger.Cancelled {
+		return p, detail
+	}
+	return after, why
 }
 
 func (s *Store) end(ctx context.Context, tx pgx.Tx, e leased, after ledger.Progress, detail string) error {
@@ -102,6 +120,9 @@ func (s *Store) logEnd(ctx context.Context, tx pgx.Tx, e leased, after ledger.Pr
 		l.fields["versions"] = strings.Join(ledger.AddVersion(e.record, s.version), "; ")
 		return write(ctx, tx, ledger.CommentFailed, l)
 	case ledger.Cancelled:
+		if after.Reason == poll.ReasonSuperseded {
+			l.fields["reason"], l.fields["by"] = after.Reason, e.later
+		}
 		return write(ctx, tx, ledger.CommentCancelled, l)
 	case ledger.Pending, ledger.Leased, ledger.Held, ledger.Delivered, ledger.Settled, ledger.Dropped:
 	}
@@ -116,11 +137,10 @@ func (s *Store) Release(ctx context.Context, c forward.Claim) error {
 		if err != nil {
 			return err
 		}
-		if e.deleted {
-			p := e.progress
-			p.State = ledger.Pending
-			p = ledger.Cancel(p)
-			if err := s.end(ctx, tx, e, p, deletedDetail); err != nil {
+		p := e.progress
+		p.State = ledger.Pending
+		if p, detail := e.cancel(p, ""); p.State == ledger.Cancelled {
+			if err := s.end(ctx, tx, e, p, detail); err != nil {
 				return err
 			}
 			return s.logEnd(ctx, tx, e, p)

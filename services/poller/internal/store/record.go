@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -25,7 +26,9 @@ func (s *Store) Known(ctx context.Context, place string, nodeIDs []string) ([]po
 select work_item, coalesce(node_id, ''), number, baselined_at is not null, closed_at is not null,
   seen_at, seen_updated_at, seen_comments, comments_since,
   exists (select from poller.events e where e.work_item = i.work_item and e.state in ('pending', 'leased', 'held') and e.kind = 'comment')
-    or exists (select from poller.events e where e.work_item = i.work_item and e.state = 'gave_up' and e.kind = 'comment')
+    or exists (select from poller.events e where e.work_item = i.work_item and e.state = 'gave_up' and e.kind = 'comment'),
+  coalesce((select jsonb_agg(distinct jsonb_build_object('Object', object_key, 'ID', upstream_order, 'Since', missing_since))
+    from poller.events e where e.work_item = i.work_item and e.missing_since is not null and e.deleted_at is null), '[]')
 from poller.items i
 where place = @place and closed_at is null or node_id = any(@nodes)
 order by number`, pgx.NamedArgs{"place": place, "nodes": nodeIDs})
@@ -35,7 +38,7 @@ order by number`, pgx.NamedArgs{"place": place, "nodes": nodeIDs})
 	known, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (poll.Known, error) {
 		var k poll.Known
 		var seen, updated, since *time.Time
-		err := row.Scan(&k.WorkItem, &k.NodeID, &k.Number, &k.Baselined, &k.Closed, &seen, &updated, &k.SeenComments, &since, &k.Waiting)
+		err := row.Scan(&k.WorkItem, &k.NodeID, &k.Number, &k.Baselined, &k.Closed, &seen, &updated, &k.SeenComments, &since, &k.Waiting, &k.Missing)
 		k.SeenAt, k.SeenUpdatedAt, k.CommentsSince = deref(seen), deref(updated), deref(since)
 		return k, err
 	})
@@ -44,7 +47,7 @@ order by number`, pgx.NamedArgs{"place": place, "nodes": nodeIDs})
 
 // Record writes an item, how far it was read, and its events, all or nothing.
 func (s *Store) Record(ctx context.Context, r poll.Record) (poll.Recorded, error) {
-	fresh, err := s.fresh(ctx, r.Events)
+	fresh, err := s.fresh(ctx, r)
 	if err != nil {
 		return poll.Recorded{}, err
 	}
@@ -57,7 +60,7 @@ func (s *Store) Record(ctx context.Context, r poll.Record) (poll.Recorded, error
 			return err
 		}
 		for i, e := range fresh {
-			inserted, err := insert(traces[i].ctx, tx, e)
+			inserted, err := revise(traces[i].ctx, tx, e)
 			if err != nil {
 				return err
 			}
@@ -70,10 +73,7 @@ func (s *Store) Record(ctx context.Context, r poll.Record) (poll.Recorded, error
 				out.Settled++
 			}
 		}
-		if r.Complete {
-			return cancelDeleted(ctx, tx, r)
-		}
-		return nil
+		return missing(ctx, tx, r)
 	})
 	for _, t := range traces {
 		failpoint.Hit("poller.poll.recorded")
@@ -85,34 +85,61 @@ func (s *Store) Record(ctx context.Context, r poll.Record) (poll.Recorded, error
 	return out, nil
 }
 
-// fresh leaves out the events that are known already, so that reading a thread again begins no traces.
-func (s *Store) fresh(ctx context.Context, events []poll.Event) ([]poll.Event, error) {
-	if len(events) == 0 {
+// fresh leaves out the events that are known already, so that reading a thread again begins no traces; and the comments that were
+// known once and are forgotten. One of these that was changed since is on the record from now on, as it is: whether it says something
+// else nobody knows any more, and nothing is delivered twice.
+func (s *Store) fresh(ctx context.Context, r poll.Record) (out []poll.Event, err error) {
+	if len(r.Events) == 0 {
 		return nil, nil
 	}
-	keys := make([]string, len(events))
-	for i, e := range events {
-		keys[i] = e.Key.String()
-	}
-	rows, err := s.pool.Query(ctx, `select natural_key from poller.events where natural_key = any(@keys)`, pgx.NamedArgs{"keys": keys})
+	known, forgotten, err := s.known(ctx, r)
 	if err != nil {
-		return nil, db.Fault(err)
+		return nil, err
 	}
-	there, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, db.Fault(err)
-	}
-	known := make(map[string]bool, len(there))
-	for _, key := range there {
-		known[key] = true
-	}
-	var out []poll.Event
-	for i, e := range events {
-		if !known[keys[i]] {
+	for _, e := range r.Events {
+		object := poll.ObjectOf(e.Key)
+		revision, there := known[cmp.Or(object, e.Key.String())]
+		switch {
+		case there && (object == "" || revision == e.Key.Revision):
+		case there || object == "" || e.UpstreamAt.After(forgotten):
+			out = append(out, e)
+		case e.EditedAt.After(forgotten):
+			e.State, e.Reason, e.Detail, e.Text = ledger.Settled, ledger.ReasonBaselined, forgottenDetail, ""
 			out = append(out, e)
 		}
 	}
 	return out, nil
+}
+
+// known returns the newest revision of each object, and "" for each natural key of what is never edited, as far as they are known; and
+// through which upstream time the item's comments were forgotten.
+func (s *Store) known(ctx context.Context, r poll.Record) (known map[string]string, forgotten time.Time, err error) {
+	keys, objects := make([]string, len(r.Events)), make([]string, len(r.Events))
+	for i, e := range r.Events {
+		keys[i], objects[i] = e.Key.String(), poll.ObjectOf(e.Key)
+	}
+	rows, err := s.pool.Query(ctx, `
+select natural_key, '', null::timestamptz from poller.events where object_key = '' and natural_key = any(@keys)
+union all
+(select distinct on (object_key) object_key, revision, null from poller.events
+where object_key <> '' and object_key = any(@objects) order by object_key, id desc)
+union all
+select '', '', forgotten_through from poller.items where work_item = @item`, pgx.NamedArgs{"keys": keys, "objects": objects, "item": r.WorkItem})
+	if err != nil {
+		return nil, forgotten, db.Fault(err)
+	}
+	known = map[string]string{}
+	var key, revision string
+	var through *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&key, &revision, &through}, func() error {
+		if key == "" {
+			forgotten = deref(through)
+		} else {
+			known[key] = revision
+		}
+		return nil
+	})
+	return known, forgotten, db.Fault(err)
 }
 
 // eventTrace is the trace of an event that is being written.
@@ -156,7 +183,7 @@ func upsertItem(ctx context.Context, tx pgx.Tx, r poll.Record) (baselined bool, 
 	args := pgx.NamedArgs{
 		"item": r.WorkItem, "node": clean(i.NodeID), "source": r.Source, "place": r.Place,
 		"number": i.Ref.Number(), "title": clean(i.Title), "url": clean(i.URL), "first": r.FirstSight, "closed": r.Closed,
-		"seen":    orNull(r.SeenAt),
+		"body": clean(poll.ContextBody(i.Body)), "seen": orNull(r.SeenAt),
 		"updated": orNull(i.UpdatedAt), "comments": i.Comments, "since": orNull(r.CommentsSince),
 	}
 	if r.FirstSight {
@@ -191,6 +218,7 @@ where work_item = @item or node_id = @node order by (node_id = @node) desc nulls
 update poller.items
 set node_id = @node, source = @source, place = @place, number = case when @number::bigint > 0 then @number::bigint else number end,
   title = coalesce(nullif(@title, ''), title), url = coalesce(nullif(@url, ''), url),
+  body = case when @title = '' then body else @body end,
   baselined_at = case when @first then now() else baselined_at end, last_polled_at = now(),
   seen_at = @seen, seen_updated_at = @updated, seen_comments = @comments, comments_since = @since,
   closed_at = case when @closed then coalesce(closed_at, now()) end
@@ -199,20 +227,27 @@ where work_item = @item`, args)
 }
 
 const insertStatement = `
-insert into poller.events (delivery_id, natural_key, work_item, node_id, source, kind, author, url, title, text, harness,
+insert into poller.events (delivery_id, natural_key, object_key, revision, revised_at, edited, excerpt, with_context, work_item, node_id, source, kind, author, url, title, text, harness,
   upstream_at, upstream_order, state, reason, detail, budget, next_look, traceparent, trace_id)
-values (@delivery, @key, @item, @node, @source, @kind, @author, @url, @title, @text, @harness,
+values (@delivery, @key, @object, case when @object <> '' then @revision else '' end, @revised, @edited, @excerpt,
+  case when @kind <> 'comment' then @kind = 'opened' and @text::text <> '' end, @item, @node, @source, @kind, @author, @url, @title, @text, @harness,
   coalesce(@at, now()), @order, @state, @reason, @detail, @budget, case when @state = 'pending' then now() end, @traceparent, @trace)
 on conflict do nothing`
 
 // insert writes an event, with the trace that ctx is in, and returns whether it is new.
 func insert(ctx context.Context, tx pgx.Tx, e poll.Event) (bool, error) {
+	return insertRevision(ctx, tx, e, e.Key.Revision, false)
+}
+
+// insertRevision is insert for a revision whose key says more than what it is a revision of, and which may be an edit.
+func insertRevision(ctx context.Context, tx pgx.Tx, e poll.Event, revision string, edited bool) (bool, error) {
 	traceparent, traceID := obs.Inject(ctx), obs.TraceID(ctx)
 	if e.Reason == ledger.ReasonBaselined {
 		traceparent, traceID = "", ""
 	}
 	n, err := exec(ctx, tx, insertStatement, pgx.NamedArgs{
-		"delivery": e.DeliveryID, "key": e.Key.String(), "item": e.WorkItem, "node": clean(e.NodeID), "source": e.Source, "kind": e.Kind,
+		"delivery": e.DeliveryID, "key": e.Key.String(), "object": poll.ObjectOf(e.Key), "revision": revision, "revised": orNull(e.EditedAt),
+		"edited": edited, "excerpt": clean(e.Excerpt), "item": e.WorkItem, "node": clean(e.NodeID), "source": e.Source, "kind": e.Kind,
 		"author": clean(e.Author), "url": clean(e.URL), "title": clean(e.Title), "text": clean(e.Text), "harness": e.Harness,
 		"at": orNull(e.UpstreamAt), "order": e.UpstreamOrder, "state": e.State.String(), "reason": e.Reason, "detail": clean(e.Detail),
 		"budget": e.Budget, "traceparent": traceparent, "trace": traceID,

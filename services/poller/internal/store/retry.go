@@ -16,7 +16,7 @@ const retryStatement = `
 with before as (
   select id, state, reason
   from poller.events
-  where delivery_id = @delivery and deleted_at is null
+  where delivery_id = @delivery and deleted_at is null and superseded_by = ''
     and (state in ('dropped', 'gave_up') or state = 'settled' and reason = @unconfirmed)
   for update
 ), done as (
@@ -34,12 +34,104 @@ from done
 select pg_notify(@channel, '') from done`
 
 // Retry makes an event that was dropped, gave up or was settled as unconfirmed pending with a new budget, and due at once; false when
-// it is none of these (any more), or was deleted upstream.
+// it is none of these (any more), or was deleted or edited upstream.
 func (s *Store) Retry(ctx context.Context, again poll.Again) (bool, error) {
 	return s.changed(ctx, retryStatement, pgx.NamedArgs{
 		"delivery": again.DeliveryID, "unconfirmed": ledger.ReasonUnconfirmed, "channel": channel, "type": string(ledger.Retried),
 		"who": clean(again.Who), "why": clean(again.Reason),
 	})
+}
+
+// The text goes over as it was, but for the line before it. What it is an edit of, and what edits it, stays what it was.
+const typeAgainStatement = `
+with before as (
+  select * from poller.events
+  where delivery_id = @delivery and deleted_at is null and superseded_by = '' and state = 'settled' and reason = @unconfirmed
+  for update
+), made as (
+  insert into poller.events (delivery_id, natural_key, object_key, revision, revised_at, edited, excerpt, with_context, work_item, node_id, source,
+    kind, author, url, title, text, harness, upstream_at, upstream_order, state, budget, next_look, traceparent, trace_id)
+  select @id, @key, object_key, revision, revised_at, edited, excerpt, with_context, work_item, node_id, source,
+    kind, author, url, title, @text, harness, upstream_at, upstream_order, 'pending', budget, now(), traceparent, trace_id
+  from before
+), ended as (
+  update poller.events e
+  set reason = @again, detail = @detail, superseded_by = @id, updated_at = clock_timestamp()
+  from before where e.id = before.id
+), quiet as (
+  update poller.outbox o set state = 'skipped', ended_at = clock_timestamp() from before where o.event_id = before.id and o.state = 'waiting'
+)
+insert into poller.log (type, work_item, delivery_id, source, fields, trace_id)
+select @type, work_item, delivery_id, source,
+  jsonb_build_object('who', @who::text, 'why', @why::text, 'state', state, 'reason', reason, 'as', @id::text), trace_id
+from before`
+
+// TypeAgain makes an event of the order to type one again that was settled as unconfirmed, and returns its id; "" when it is that no more,
+// or was deleted or edited upstream.
+func (s *Store) TypeAgain(ctx context.Context, again poll.Again) (id string, err error) {
+	err = db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		var item, text string
+		err := tx.QueryRow(ctx, `select work_item, text from poller.events where delivery_id = $1`, again.DeliveryID).Scan(&item, &text)
+		if err != nil {
+			return err
+		}
+		key := poll.OnceMoreKey(again.DeliveryID)
+		id = ledger.DeliveryID(key, item)
+		n, err := exec(ctx, tx, typeAgainStatement, pgx.NamedArgs{
+			"delivery": again.DeliveryID, "unconfirmed": ledger.ReasonUnconfirmed, "id": id, "key": key.String(), "text": poll.OnceMore(text),
+			"again": poll.ReasonTypedAgain, "detail": clean("it was typed once more" + byWhom(again) + ", as " + id),
+			"type": string(ledger.Retried), "who": clean(again.Who), "why": clean(again.Reason),
+		})
+		if n == 0 {
+			id = ""
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return id, nil
+}
+
+// Settle ends an event for good that was dropped, gave up or was settled as unconfirmed; false when it is none of these (any more).
+func (s *Store) Settle(ctx context.Context, again poll.Again) (bool, error) {
+	return s.changed(ctx, `
+with before as (
+  select id, state, reason
+  from poller.events
+  where delivery_id = @delivery and (state in ('dropped', 'gave_up') or state = 'settled' and reason = @unconfirmed)
+  for update
+), done as (
+  update poller.events e
+  set state = 'settled', reason = @done, detail = @detail || ' (it was ' || before.state || ', ' || before.reason || ')', next_look = null,
+    armed_for = '', updated_at = clock_timestamp()
+  from before
+  where e.id = before.id
+  returning e.id, e.work_item, e.delivery_id, e.source, e.trace_id, before.state, before.reason
+), told as (
+  insert into poller.log (type, work_item, delivery_id, source, fields, trace_id)
+  select @type, work_item, delivery_id, source, jsonb_build_object('who', @who::text, 'why', @why::text, 'state', state, 'reason', reason), trace_id
+  from done
+), quiet as (
+  update poller.outbox o set state = 'skipped', ended_at = clock_timestamp() from done where o.event_id = done.id and o.state = 'waiting'
+)
+select id from done`, pgx.NamedArgs{
+		"delivery": again.DeliveryID, "unconfirmed": ledger.ReasonUnconfirmed, "done": poll.ReasonDone,
+		"type": string(ledger.SettledByHand), "who": clean(again.Who), "why": clean(again.Reason),
+		"detail": clean("it was settled" + byWhom(again)),
+	})
+}
+
+// byWhom ends a sentence with who said so, and why.
+func byWhom(again poll.Again) string {
+	out := " by a person"
+	if again.Who != "" {
+		out = " by " + again.Who
+	}
+	if again.Reason != "" {
+		out += ": " + again.Reason
+	}
+	return out
 }
 
 // Hurry makes an event that waits due at once; anything else is left as it is.
@@ -55,7 +147,7 @@ returning pg_notify(@channel, '')`, pgx.NamedArgs{"delivery": id, "channel": cha
 // first.
 func (s *Store) Occupied(ctx context.Context, age time.Duration, n int) ([]poll.Entry, error) {
 	rows, err := s.quiet.Query(ctx, `select `+entryColumns+entryTables+`
-where e.state = 'dropped' and e.reason = @reason and e.deleted_at is null and e.updated_at <= now() - @age::interval
+where e.state = 'dropped' and e.reason = @reason and e.deleted_at is null and e.superseded_by = '' and e.updated_at <= now() - @age::interval
 order by e.updated_at, e.id
 limit @n`, pgx.NamedArgs{"reason": ledger.ReasonSessionOccupied, "age": age, "n": n})
 	if err != nil {
@@ -71,7 +163,7 @@ func (s *Store) AskAgain(ctx context.Context, e poll.Entry) (bool, error) {
 	return s.changed(ctx, `
 update poller.events
 set state = 'pending', silences = 0, next_look = now(), updated_at = clock_timestamp()
-where id = @id and state = 'dropped' and reason = @reason and updated_at = @updated and deleted_at is null
+where id = @id and state = 'dropped' and reason = @reason and updated_at = @updated and deleted_at is null and superseded_by = ''
 returning pg_notify(@channel, '')`, pgx.NamedArgs{
 		"id": e.ID, "reason": ledger.ReasonSessionOccupied, "updated": e.UpdatedAt, "channel": channel,
 	})

@@ -23,19 +23,22 @@ type Store struct {
 	tracer obs.Tracer
 	holder string
 
-	version ledger.Version
-	notices map[string]bool
+	version  ledger.Version
+	notices  map[string]bool
+	maySteer func(source, author string) bool
 }
 
 var (
 	_ poll.Ledger    = (*Store)(nil)
 	_ poll.Ended     = (*Store)(nil)
+	_ poll.Swept     = (*Store)(nil)
+	_ poll.Acks      = (*Store)(nil)
 	_ forward.Ledger = (*Store)(nil)
 	_ rearm.Ledger   = (*Store)(nil)
 	_ notify.Outbox  = (*Store)(nil)
 )
 
-// Config is what a Store is made from; every field but Notices is required.
+// Config is what a Store is made from; every field but the last two is required.
 type Config struct {
 	// Pool is for what belongs to a trace.
 	Pool *pgxpool.Pool
@@ -49,13 +52,18 @@ type Config struct {
 	Version ledger.Version
 	// Notices are the names of the sources whose tickets may be written to.
 	Notices []string
+	// MaySteer says whose earlier comments go along as context; nobody's when nil.
+	MaySteer func(source, author string) bool
 }
 
 // New returns a store. The caller closes the pools.
 func New(config Config) *Store {
 	s := &Store{
 		pool: config.Pool, quiet: config.Quiet, tracer: config.Tracer, holder: config.Holder, version: config.Version,
-		notices: map[string]bool{},
+		notices: map[string]bool{}, maySteer: config.MaySteer,
+	}
+	if s.maySteer == nil {
+		s.maySteer = func(string, string) bool { return false }
 	}
 	for _, name := range config.Notices {
 		s.notices[name] = true

@@ -292,7 +292,8 @@ type SubmitRequest struct {
 	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
 	// The text, UTF-8, at most 1 MiB. Required.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	// Makes the call repeatable: the same key never makes a second event. Empty means a new event each time.
+	// Makes the call repeatable: the same key makes no second event, for as long as the first one is kept. Empty means a new event each
+	// time.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// True checks everything and writes nothing.
 	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
@@ -430,7 +431,10 @@ type RetryRequest struct {
 	// Who asks for it, for people, at most 100 bytes of UTF-8. Optional.
 	Who string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
 	// Why, for people, at most 300 bytes of UTF-8. Optional.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// True types an event once more that was settled as unconfirmed, under a new id, whether it is there or not: then it may be there twice.
+	// False looks for evidence again. Anything else than unconfirmed is refused with true.
+	TypeAgain     bool `protobuf:"varint,4,opt,name=type_again,json=typeAgain,proto3" json:"type_again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -486,13 +490,22 @@ func (x *RetryRequest) GetReason() string {
 	return ""
 }
 
+func (x *RetryRequest) GetTypeAgain() bool {
+	if x != nil {
+		return x.TypeAgain
+	}
+	return false
+}
+
 // RetryResponse holds the row.
 type RetryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The row as it stands.
+	// The row as it stands. With type_again it is the new one.
 	Entry *LedgerEntry `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
 	// True when this call put it on its way again; false when it was on its way and is only due at once.
-	Retried       bool `protobuf:"varint,2,opt,name=retried,proto3" json:"retried,omitempty"`
+	Retried bool `protobuf:"varint,2,opt,name=retried,proto3" json:"retried,omitempty"`
+	// True when it had been typed before: it is only looked for evidence of it, and nothing is typed.
+	EvidenceOnly  bool `protobuf:"varint,3,opt,name=evidence_only,json=evidenceOnly,proto3" json:"evidence_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -541,6 +554,443 @@ func (x *RetryResponse) GetRetried() bool {
 	return false
 }
 
+func (x *RetryResponse) GetEvidenceOnly() bool {
+	if x != nil {
+		return x.EvidenceOnly
+	}
+	return false
+}
+
+// SettleRequest names an event that was dropped, gave up, or was settled as unconfirmed.
+type SettleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The delivery's id. Required.
+	DeliveryId string `protobuf:"bytes,1,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	// Who says so, for people, at most 100 bytes of UTF-8. Optional.
+	Who string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	// Why, for people, at most 300 bytes of UTF-8. Optional.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleRequest) Reset() {
+	*x = SettleRequest{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleRequest) ProtoMessage() {}
+
+func (x *SettleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
+func (*SettleRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SettleRequest) GetDeliveryId() string {
+	if x != nil {
+		return x.DeliveryId
+	}
+	return ""
+}
+
+func (x *SettleRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *SettleRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// SettleResponse holds the row.
+type SettleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The row as it stands.
+	Entry *LedgerEntry `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
+	// True when this call ended it; false when a person had done so before.
+	Settled       bool `protobuf:"varint,2,opt,name=settled,proto3" json:"settled,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleResponse) Reset() {
+	*x = SettleResponse{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleResponse) ProtoMessage() {}
+
+func (x *SettleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
+func (*SettleResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SettleResponse) GetEntry() *LedgerEntry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+func (x *SettleResponse) GetSettled() bool {
+	if x != nil {
+		return x.Settled
+	}
+	return false
+}
+
+// AcknowledgeRequest names an entry and the state in which it was seen.
+type AcknowledgeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entry's id, as who shows the list names it: 1 to 64 printable characters. Required.
+	EntryId string `protobuf:"bytes,1,opt,name=entry_id,json=entryId,proto3" json:"entry_id,omitempty"`
+	// The state that was seen, in one line of at most 300 bytes. An entry with another one is on the list again. Required.
+	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// The delivery that the entry is about; empty when it is about none.
+	DeliveryId string `protobuf:"bytes,3,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	// Who has seen it, for people, at most 100 bytes of UTF-8. Optional.
+	Who string `protobuf:"bytes,4,opt,name=who,proto3" json:"who,omitempty"`
+	// Why, for people, at most 300 bytes of UTF-8. Optional.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcknowledgeRequest) Reset() {
+	*x = AcknowledgeRequest{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcknowledgeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcknowledgeRequest) ProtoMessage() {}
+
+func (x *AcknowledgeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcknowledgeRequest.ProtoReflect.Descriptor instead.
+func (*AcknowledgeRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AcknowledgeRequest) GetEntryId() string {
+	if x != nil {
+		return x.EntryId
+	}
+	return ""
+}
+
+func (x *AcknowledgeRequest) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *AcknowledgeRequest) GetDeliveryId() string {
+	if x != nil {
+		return x.DeliveryId
+	}
+	return ""
+}
+
+func (x *AcknowledgeRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *AcknowledgeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// AcknowledgeResponse holds what is on record.
+type AcknowledgeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The acknowledgement.
+	Acknowledgement *Acknowledgement `protobuf:"bytes,1,opt,name=acknowledgement,proto3" json:"acknowledgement,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *AcknowledgeResponse) Reset() {
+	*x = AcknowledgeResponse{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcknowledgeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcknowledgeResponse) ProtoMessage() {}
+
+func (x *AcknowledgeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcknowledgeResponse.ProtoReflect.Descriptor instead.
+func (*AcknowledgeResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *AcknowledgeResponse) GetAcknowledgement() *Acknowledgement {
+	if x != nil {
+		return x.Acknowledgement
+	}
+	return nil
+}
+
+// Acknowledgement is a person's word to have seen something that needs a person.
+type Acknowledgement struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entry's id.
+	EntryId string `protobuf:"bytes,1,opt,name=entry_id,json=entryId,proto3" json:"entry_id,omitempty"`
+	// The state that was seen.
+	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// The delivery that the entry is about; empty when it is about none.
+	DeliveryId string `protobuf:"bytes,3,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	// Who has seen it; empty when nobody said so.
+	Who string `protobuf:"bytes,4,opt,name=who,proto3" json:"who,omitempty"`
+	// Why; empty when nobody said so.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When.
+	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Acknowledgement) Reset() {
+	*x = Acknowledgement{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Acknowledgement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Acknowledgement) ProtoMessage() {}
+
+func (x *Acknowledgement) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Acknowledgement.ProtoReflect.Descriptor instead.
+func (*Acknowledgement) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Acknowledgement) GetEntryId() string {
+	if x != nil {
+		return x.EntryId
+	}
+	return ""
+}
+
+func (x *Acknowledgement) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Acknowledgement) GetDeliveryId() string {
+	if x != nil {
+		return x.DeliveryId
+	}
+	return ""
+}
+
+func (x *Acknowledgement) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *Acknowledgement) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Acknowledgement) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
+// ListAcknowledgementsRequest asks for all of them.
+type ListAcknowledgementsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many, 1 to 5000. Zero means 5000.
+	PageSize      int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAcknowledgementsRequest) Reset() {
+	*x = ListAcknowledgementsRequest{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAcknowledgementsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAcknowledgementsRequest) ProtoMessage() {}
+
+func (x *ListAcknowledgementsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAcknowledgementsRequest.ProtoReflect.Descriptor instead.
+func (*ListAcknowledgementsRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListAcknowledgementsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+// ListAcknowledgementsResponse holds them.
+type ListAcknowledgementsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The acknowledgements, the latest first.
+	Acknowledgements []*Acknowledgement `protobuf:"bytes,1,rep,name=acknowledgements,proto3" json:"acknowledgements,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *ListAcknowledgementsResponse) Reset() {
+	*x = ListAcknowledgementsResponse{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAcknowledgementsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAcknowledgementsResponse) ProtoMessage() {}
+
+func (x *ListAcknowledgementsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAcknowledgementsResponse.ProtoReflect.Descriptor instead.
+func (*ListAcknowledgementsResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListAcknowledgementsResponse) GetAcknowledgements() []*Acknowledgement {
+	if x != nil {
+		return x.Acknowledgements
+	}
+	return nil
+}
+
 // LedgerEntry is one event in the ledger.
 type LedgerEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -585,14 +1035,18 @@ type LedgerEntry struct {
 	// When it was seen to be deleted upstream; unset when it was not.
 	DeleteTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
 	// The event of the same item that has to end before this one gets its turn; unset when there is none.
-	WaitsBehind   *Ahead `protobuf:"bytes,21,opt,name=waits_behind,json=waitsBehind,proto3" json:"waits_behind,omitempty"`
+	WaitsBehind *Ahead `protobuf:"bytes,21,opt,name=waits_behind,json=waitsBehind,proto3" json:"waits_behind,omitempty"`
+	// The delivery that took its place: of what it says upstream since, or of the order to type it once more; empty when none did.
+	SupersededBy string `protobuf:"bytes,22,opt,name=superseded_by,json=supersededBy,proto3" json:"superseded_by,omitempty"`
+	// True when its text says that it is an edit of something that the agent may know.
+	Edited        bool `protobuf:"varint,23,opt,name=edited,proto3" json:"edited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[7]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +1058,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[7]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -617,7 +1071,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{7}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LedgerEntry) GetDeliveryId() string {
@@ -767,6 +1221,20 @@ func (x *LedgerEntry) GetWaitsBehind() *Ahead {
 	return nil
 }
 
+func (x *LedgerEntry) GetSupersededBy() string {
+	if x != nil {
+		return x.SupersededBy
+	}
+	return ""
+}
+
+func (x *LedgerEntry) GetEdited() bool {
+	if x != nil {
+		return x.Edited
+	}
+	return false
+}
+
 // Ahead is the event that holds another of its item back.
 type Ahead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -784,7 +1252,7 @@ type Ahead struct {
 
 func (x *Ahead) Reset() {
 	*x = Ahead{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[8]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -796,7 +1264,7 @@ func (x *Ahead) String() string {
 func (*Ahead) ProtoMessage() {}
 
 func (x *Ahead) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[8]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -809,7 +1277,7 @@ func (x *Ahead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ahead.ProtoReflect.Descriptor instead.
 func (*Ahead) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{8}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Ahead) GetDeliveryId() string {
@@ -859,7 +1327,7 @@ type ListLedgerRequest struct {
 
 func (x *ListLedgerRequest) Reset() {
 	*x = ListLedgerRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[9]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +1339,7 @@ func (x *ListLedgerRequest) String() string {
 func (*ListLedgerRequest) ProtoMessage() {}
 
 func (x *ListLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[9]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +1352,7 @@ func (x *ListLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ListLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{9}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListLedgerRequest) GetWorkItem() string {
@@ -935,7 +1403,7 @@ type ListLedgerResponse struct {
 
 func (x *ListLedgerResponse) Reset() {
 	*x = ListLedgerResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[10]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +1415,7 @@ func (x *ListLedgerResponse) String() string {
 func (*ListLedgerResponse) ProtoMessage() {}
 
 func (x *ListLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[10]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +1428,7 @@ func (x *ListLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ListLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{10}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListLedgerResponse) GetEntries() []*LedgerEntry {
@@ -986,7 +1454,7 @@ type CountLedgerRequest struct {
 
 func (x *CountLedgerRequest) Reset() {
 	*x = CountLedgerRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[11]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -998,7 +1466,7 @@ func (x *CountLedgerRequest) String() string {
 func (*CountLedgerRequest) ProtoMessage() {}
 
 func (x *CountLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[11]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1011,7 +1479,7 @@ func (x *CountLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountLedgerRequest.ProtoReflect.Descriptor instead.
 func (*CountLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{11}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{18}
 }
 
 // CountLedgerResponse holds the counts.
@@ -1025,7 +1493,7 @@ type CountLedgerResponse struct {
 
 func (x *CountLedgerResponse) Reset() {
 	*x = CountLedgerResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[12]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1505,7 @@ func (x *CountLedgerResponse) String() string {
 func (*CountLedgerResponse) ProtoMessage() {}
 
 func (x *CountLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[12]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1518,7 @@ func (x *CountLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountLedgerResponse.ProtoReflect.Descriptor instead.
 func (*CountLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{12}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CountLedgerResponse) GetCounts() []*StateCount {
@@ -1073,7 +1541,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[13]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1085,7 +1553,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[13]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1098,7 +1566,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{13}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StateCount) GetState() LedgerState {
@@ -1124,7 +1592,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1136,7 +1604,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1149,7 +1617,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{14}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{21}
 }
 
 // ListSourcesResponse holds the sources.
@@ -1163,7 +1631,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1175,7 +1643,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1188,7 +1656,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{15}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -1233,7 +1701,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1713,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1726,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{16}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Source) GetName() string {
@@ -1377,7 +1845,7 @@ type PollEvent struct {
 
 func (x *PollEvent) Reset() {
 	*x = PollEvent{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[17]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1857,7 @@ func (x *PollEvent) String() string {
 func (*PollEvent) ProtoMessage() {}
 
 func (x *PollEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[17]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1870,7 @@ func (x *PollEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollEvent.ProtoReflect.Descriptor instead.
 func (*PollEvent) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{17}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PollEvent) GetSequence() int64 {
@@ -1482,7 +1950,7 @@ type ListPollEventsRequest struct {
 
 func (x *ListPollEventsRequest) Reset() {
 	*x = ListPollEventsRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[18]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1494,7 +1962,7 @@ func (x *ListPollEventsRequest) String() string {
 func (*ListPollEventsRequest) ProtoMessage() {}
 
 func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[18]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1507,7 +1975,7 @@ func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPollEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListPollEventsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{18}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListPollEventsRequest) GetAfterSequence() int64 {
@@ -1564,7 +2032,7 @@ type ListPollEventsResponse struct {
 
 func (x *ListPollEventsResponse) Reset() {
 	*x = ListPollEventsResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[19]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +2044,7 @@ func (x *ListPollEventsResponse) String() string {
 func (*ListPollEventsResponse) ProtoMessage() {}
 
 func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[19]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +2057,7 @@ func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPollEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListPollEventsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{19}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListPollEventsResponse) GetEvents() []*PollEvent {
@@ -1625,15 +2093,48 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\aharness\x18\x05 \x01(\tR\aharness\"`\n" +
 	"\x0eSubmitResponse\x124\n" +
 	"\x05entry\x18\x01 \x01(\v2\x1e.muxpost.poller.v1.LedgerEntryR\x05entry\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\"Y\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"x\n" +
 	"\fRetryRequest\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\x12\x10\n" +
 	"\x03who\x18\x02 \x01(\tR\x03who\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"_\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"type_again\x18\x04 \x01(\bR\ttypeAgain\"\x84\x01\n" +
 	"\rRetryResponse\x124\n" +
 	"\x05entry\x18\x01 \x01(\v2\x1e.muxpost.poller.v1.LedgerEntryR\x05entry\x12\x18\n" +
-	"\aretried\x18\x02 \x01(\bR\aretried\"\xb9\x06\n" +
+	"\aretried\x18\x02 \x01(\bR\aretried\x12#\n" +
+	"\revidence_only\x18\x03 \x01(\bR\fevidenceOnly\"Z\n" +
+	"\rSettleRequest\x12\x1f\n" +
+	"\vdelivery_id\x18\x01 \x01(\tR\n" +
+	"deliveryId\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"`\n" +
+	"\x0eSettleResponse\x124\n" +
+	"\x05entry\x18\x01 \x01(\v2\x1e.muxpost.poller.v1.LedgerEntryR\x05entry\x12\x18\n" +
+	"\asettled\x18\x02 \x01(\bR\asettled\"\x90\x01\n" +
+	"\x12AcknowledgeRequest\x12\x19\n" +
+	"\bentry_id\x18\x01 \x01(\tR\aentryId\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1f\n" +
+	"\vdelivery_id\x18\x03 \x01(\tR\n" +
+	"deliveryId\x12\x10\n" +
+	"\x03who\x18\x04 \x01(\tR\x03who\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"c\n" +
+	"\x13AcknowledgeResponse\x12L\n" +
+	"\x0facknowledgement\x18\x01 \x01(\v2\".muxpost.poller.v1.AcknowledgementR\x0facknowledgement\"\xca\x01\n" +
+	"\x0fAcknowledgement\x12\x19\n" +
+	"\bentry_id\x18\x01 \x01(\tR\aentryId\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1f\n" +
+	"\vdelivery_id\x18\x03 \x01(\tR\n" +
+	"deliveryId\x12\x10\n" +
+	"\x03who\x18\x04 \x01(\tR\x03who\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12;\n" +
+	"\vcreate_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\":\n" +
+	"\x1bListAcknowledgementsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\"n\n" +
+	"\x1cListAcknowledgementsResponse\x12N\n" +
+	"\x10acknowledgements\x18\x01 \x03(\v2\".muxpost.poller.v1.AcknowledgementR\x10acknowledgements\"\xf6\x06\n" +
 	"\vLedgerEntry\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\x12\x1b\n" +
@@ -1661,7 +2162,9 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\x10gave_up_versions\x18\x13 \x03(\tR\x0egaveUpVersions\x12;\n" +
 	"\vdelete_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"deleteTime\x12;\n" +
-	"\fwaits_behind\x18\x15 \x01(\v2\x18.muxpost.poller.v1.AheadR\vwaitsBehind\"\x8e\x01\n" +
+	"\fwaits_behind\x18\x15 \x01(\v2\x18.muxpost.poller.v1.AheadR\vwaitsBehind\x12#\n" +
+	"\rsuperseded_by\x18\x16 \x01(\tR\fsupersededBy\x12\x16\n" +
+	"\x06edited\x18\x17 \x01(\bR\x06edited\"\x8e\x01\n" +
 	"\x05Ahead\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\x124\n" +
@@ -1739,11 +2242,14 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\x14LEDGER_STATE_SETTLED\x10\x05\x12\x18\n" +
 	"\x14LEDGER_STATE_DROPPED\x10\x06\x12\x18\n" +
 	"\x14LEDGER_STATE_GAVE_UP\x10\a\x12\x1a\n" +
-	"\x16LEDGER_STATE_CANCELLED\x10\b2\x8e\x05\n" +
+	"\x16LEDGER_STATE_CANCELLED\x10\b2\xb9\a\n" +
 	"\rPollerService\x12P\n" +
 	"\aPollNow\x12!.muxpost.poller.v1.PollNowRequest\x1a\".muxpost.poller.v1.PollNowResponse\x12M\n" +
 	"\x06Submit\x12 .muxpost.poller.v1.SubmitRequest\x1a!.muxpost.poller.v1.SubmitResponse\x12J\n" +
-	"\x05Retry\x12\x1f.muxpost.poller.v1.RetryRequest\x1a .muxpost.poller.v1.RetryResponse\x12^\n" +
+	"\x05Retry\x12\x1f.muxpost.poller.v1.RetryRequest\x1a .muxpost.poller.v1.RetryResponse\x12M\n" +
+	"\x06Settle\x12 .muxpost.poller.v1.SettleRequest\x1a!.muxpost.poller.v1.SettleResponse\x12\\\n" +
+	"\vAcknowledge\x12%.muxpost.poller.v1.AcknowledgeRequest\x1a&.muxpost.poller.v1.AcknowledgeResponse\x12|\n" +
+	"\x14ListAcknowledgements\x12..muxpost.poller.v1.ListAcknowledgementsRequest\x1a/.muxpost.poller.v1.ListAcknowledgementsResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\n" +
 	"ListLedger\x12$.muxpost.poller.v1.ListLedgerRequest\x1a%.muxpost.poller.v1.ListLedgerResponse\"\x03\x90\x02\x01\x12a\n" +
 	"\vCountLedger\x12%.muxpost.poller.v1.CountLedgerRequest\x1a&.muxpost.poller.v1.CountLedgerResponse\"\x03\x90\x02\x01\x12a\n" +
@@ -1763,80 +2269,97 @@ func file_muxpost_poller_v1_poller_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_poller_v1_poller_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_muxpost_poller_v1_poller_proto_goTypes = []any{
-	(LedgerState)(0),               // 0: muxpost.poller.v1.LedgerState
-	(*PollNowRequest)(nil),         // 1: muxpost.poller.v1.PollNowRequest
-	(*PollNowResponse)(nil),        // 2: muxpost.poller.v1.PollNowResponse
-	(*SourcePoll)(nil),             // 3: muxpost.poller.v1.SourcePoll
-	(*SubmitRequest)(nil),          // 4: muxpost.poller.v1.SubmitRequest
-	(*SubmitResponse)(nil),         // 5: muxpost.poller.v1.SubmitResponse
-	(*RetryRequest)(nil),           // 6: muxpost.poller.v1.RetryRequest
-	(*RetryResponse)(nil),          // 7: muxpost.poller.v1.RetryResponse
-	(*LedgerEntry)(nil),            // 8: muxpost.poller.v1.LedgerEntry
-	(*Ahead)(nil),                  // 9: muxpost.poller.v1.Ahead
-	(*ListLedgerRequest)(nil),      // 10: muxpost.poller.v1.ListLedgerRequest
-	(*ListLedgerResponse)(nil),     // 11: muxpost.poller.v1.ListLedgerResponse
-	(*CountLedgerRequest)(nil),     // 12: muxpost.poller.v1.CountLedgerRequest
-	(*CountLedgerResponse)(nil),    // 13: muxpost.poller.v1.CountLedgerResponse
-	(*StateCount)(nil),             // 14: muxpost.poller.v1.StateCount
-	(*ListSourcesRequest)(nil),     // 15: muxpost.poller.v1.ListSourcesRequest
-	(*ListSourcesResponse)(nil),    // 16: muxpost.poller.v1.ListSourcesResponse
-	(*Source)(nil),                 // 17: muxpost.poller.v1.Source
-	(*PollEvent)(nil),              // 18: muxpost.poller.v1.PollEvent
-	(*ListPollEventsRequest)(nil),  // 19: muxpost.poller.v1.ListPollEventsRequest
-	(*ListPollEventsResponse)(nil), // 20: muxpost.poller.v1.ListPollEventsResponse
-	nil,                            // 21: muxpost.poller.v1.PollEvent.FieldsEntry
-	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
+	(LedgerState)(0),                     // 0: muxpost.poller.v1.LedgerState
+	(*PollNowRequest)(nil),               // 1: muxpost.poller.v1.PollNowRequest
+	(*PollNowResponse)(nil),              // 2: muxpost.poller.v1.PollNowResponse
+	(*SourcePoll)(nil),                   // 3: muxpost.poller.v1.SourcePoll
+	(*SubmitRequest)(nil),                // 4: muxpost.poller.v1.SubmitRequest
+	(*SubmitResponse)(nil),               // 5: muxpost.poller.v1.SubmitResponse
+	(*RetryRequest)(nil),                 // 6: muxpost.poller.v1.RetryRequest
+	(*RetryResponse)(nil),                // 7: muxpost.poller.v1.RetryResponse
+	(*SettleRequest)(nil),                // 8: muxpost.poller.v1.SettleRequest
+	(*SettleResponse)(nil),               // 9: muxpost.poller.v1.SettleResponse
+	(*AcknowledgeRequest)(nil),           // 10: muxpost.poller.v1.AcknowledgeRequest
+	(*AcknowledgeResponse)(nil),          // 11: muxpost.poller.v1.AcknowledgeResponse
+	(*Acknowledgement)(nil),              // 12: muxpost.poller.v1.Acknowledgement
+	(*ListAcknowledgementsRequest)(nil),  // 13: muxpost.poller.v1.ListAcknowledgementsRequest
+	(*ListAcknowledgementsResponse)(nil), // 14: muxpost.poller.v1.ListAcknowledgementsResponse
+	(*LedgerEntry)(nil),                  // 15: muxpost.poller.v1.LedgerEntry
+	(*Ahead)(nil),                        // 16: muxpost.poller.v1.Ahead
+	(*ListLedgerRequest)(nil),            // 17: muxpost.poller.v1.ListLedgerRequest
+	(*ListLedgerResponse)(nil),           // 18: muxpost.poller.v1.ListLedgerResponse
+	(*CountLedgerRequest)(nil),           // 19: muxpost.poller.v1.CountLedgerRequest
+	(*CountLedgerResponse)(nil),          // 20: muxpost.poller.v1.CountLedgerResponse
+	(*StateCount)(nil),                   // 21: muxpost.poller.v1.StateCount
+	(*ListSourcesRequest)(nil),           // 22: muxpost.poller.v1.ListSourcesRequest
+	(*ListSourcesResponse)(nil),          // 23: muxpost.poller.v1.ListSourcesResponse
+	(*Source)(nil),                       // 24: muxpost.poller.v1.Source
+	(*PollEvent)(nil),                    // 25: muxpost.poller.v1.PollEvent
+	(*ListPollEventsRequest)(nil),        // 26: muxpost.poller.v1.ListPollEventsRequest
+	(*ListPollEventsResponse)(nil),       // 27: muxpost.poller.v1.ListPollEventsResponse
+	nil,                                  // 28: muxpost.poller.v1.PollEvent.FieldsEntry
+	(*durationpb.Duration)(nil),          // 29: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 30: google.protobuf.Timestamp
 }
 var file_muxpost_poller_v1_poller_proto_depIdxs = []int32{
 	3,  // 0: muxpost.poller.v1.PollNowResponse.sources:type_name -> muxpost.poller.v1.SourcePoll
-	22, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
-	8,  // 2: muxpost.poller.v1.SubmitResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
-	8,  // 3: muxpost.poller.v1.RetryResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
-	0,  // 4: muxpost.poller.v1.LedgerEntry.state:type_name -> muxpost.poller.v1.LedgerState
-	23, // 5: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
-	23, // 6: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
-	23, // 7: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
-	23, // 8: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
-	23, // 9: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
-	23, // 10: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
-	9,  // 11: muxpost.poller.v1.LedgerEntry.waits_behind:type_name -> muxpost.poller.v1.Ahead
-	0,  // 12: muxpost.poller.v1.Ahead.state:type_name -> muxpost.poller.v1.LedgerState
-	0,  // 13: muxpost.poller.v1.ListLedgerRequest.state:type_name -> muxpost.poller.v1.LedgerState
-	8,  // 14: muxpost.poller.v1.ListLedgerResponse.entries:type_name -> muxpost.poller.v1.LedgerEntry
-	14, // 15: muxpost.poller.v1.CountLedgerResponse.counts:type_name -> muxpost.poller.v1.StateCount
-	0,  // 16: muxpost.poller.v1.StateCount.state:type_name -> muxpost.poller.v1.LedgerState
-	17, // 17: muxpost.poller.v1.ListSourcesResponse.sources:type_name -> muxpost.poller.v1.Source
-	22, // 18: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
-	23, // 19: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
-	23, // 20: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
-	23, // 21: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
-	23, // 22: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
-	23, // 23: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
-	23, // 24: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
-	21, // 25: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
-	18, // 26: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
-	1,  // 27: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
-	4,  // 28: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
-	6,  // 29: muxpost.poller.v1.PollerService.Retry:input_type -> muxpost.poller.v1.RetryRequest
-	10, // 30: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
-	12, // 31: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
-	15, // 32: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
-	19, // 33: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
-	2,  // 34: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
-	5,  // 35: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
-	7,  // 36: muxpost.poller.v1.PollerService.Retry:output_type -> muxpost.poller.v1.RetryResponse
-	11, // 37: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
-	13, // 38: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
-	16, // 39: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
-	20, // 40: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
-	34, // [34:41] is the sub-list for method output_type
-	27, // [27:34] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	29, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
+	15, // 2: muxpost.poller.v1.SubmitResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
+	15, // 3: muxpost.poller.v1.RetryResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
+	15, // 4: muxpost.poller.v1.SettleResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
+	12, // 5: muxpost.poller.v1.AcknowledgeResponse.acknowledgement:type_name -> muxpost.poller.v1.Acknowledgement
+	30, // 6: muxpost.poller.v1.Acknowledgement.create_time:type_name -> google.protobuf.Timestamp
+	12, // 7: muxpost.poller.v1.ListAcknowledgementsResponse.acknowledgements:type_name -> muxpost.poller.v1.Acknowledgement
+	0,  // 8: muxpost.poller.v1.LedgerEntry.state:type_name -> muxpost.poller.v1.LedgerState
+	30, // 9: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
+	30, // 10: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
+	30, // 11: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
+	30, // 12: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
+	30, // 13: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
+	30, // 14: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
+	16, // 15: muxpost.poller.v1.LedgerEntry.waits_behind:type_name -> muxpost.poller.v1.Ahead
+	0,  // 16: muxpost.poller.v1.Ahead.state:type_name -> muxpost.poller.v1.LedgerState
+	0,  // 17: muxpost.poller.v1.ListLedgerRequest.state:type_name -> muxpost.poller.v1.LedgerState
+	15, // 18: muxpost.poller.v1.ListLedgerResponse.entries:type_name -> muxpost.poller.v1.LedgerEntry
+	21, // 19: muxpost.poller.v1.CountLedgerResponse.counts:type_name -> muxpost.poller.v1.StateCount
+	0,  // 20: muxpost.poller.v1.StateCount.state:type_name -> muxpost.poller.v1.LedgerState
+	24, // 21: muxpost.poller.v1.ListSourcesResponse.sources:type_name -> muxpost.poller.v1.Source
+	29, // 22: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
+	30, // 23: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
+	30, // 24: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
+	30, // 25: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
+	30, // 26: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
+	30, // 27: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
+	30, // 28: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
+	28, // 29: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
+	25, // 30: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
+	1,  // 31: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
+	4,  // 32: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
+	6,  // 33: muxpost.poller.v1.PollerService.Retry:input_type -> muxpost.poller.v1.RetryRequest
+	8,  // 34: muxpost.poller.v1.PollerService.Settle:input_type -> muxpost.poller.v1.SettleRequest
+	10, // 35: muxpost.poller.v1.PollerService.Acknowledge:input_type -> muxpost.poller.v1.AcknowledgeRequest
+	13, // 36: muxpost.poller.v1.PollerService.ListAcknowledgements:input_type -> muxpost.poller.v1.ListAcknowledgementsRequest
+	17, // 37: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
+	19, // 38: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
+	22, // 39: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
+	26, // 40: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
+	2,  // 41: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
+	5,  // 42: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
+	7,  // 43: muxpost.poller.v1.PollerService.Retry:output_type -> muxpost.poller.v1.RetryResponse
+	9,  // 44: muxpost.poller.v1.PollerService.Settle:output_type -> muxpost.poller.v1.SettleResponse
+	11, // 45: muxpost.poller.v1.PollerService.Acknowledge:output_type -> muxpost.poller.v1.AcknowledgeResponse
+	14, // 46: muxpost.poller.v1.PollerService.ListAcknowledgements:output_type -> muxpost.poller.v1.ListAcknowledgementsResponse
+	18, // 47: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
+	20, // 48: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
+	23, // 49: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
+	27, // 50: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
+	41, // [41:51] is the sub-list for method output_type
+	31, // [31:41] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_poller_v1_poller_proto_init() }
@@ -1850,7 +2373,7 @@ func file_muxpost_poller_v1_poller_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_poller_v1_poller_proto_rawDesc), len(file_muxpost_poller_v1_poller_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   21,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,13 +21,16 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PollerService_PollNow_FullMethodName        = "/muxpost.poller.v1.PollerService/PollNow"
-	PollerService_Submit_FullMethodName         = "/muxpost.poller.v1.PollerService/Submit"
-	PollerService_Retry_FullMethodName          = "/muxpost.poller.v1.PollerService/Retry"
-	PollerService_ListLedger_FullMethodName     = "/muxpost.poller.v1.PollerService/ListLedger"
-	PollerService_CountLedger_FullMethodName    = "/muxpost.poller.v1.PollerService/CountLedger"
-	PollerService_ListSources_FullMethodName    = "/muxpost.poller.v1.PollerService/ListSources"
-	PollerService_ListPollEvents_FullMethodName = "/muxpost.poller.v1.PollerService/ListPollEvents"
+	PollerService_PollNow_FullMethodName              = "/muxpost.poller.v1.PollerService/PollNow"
+	PollerService_Submit_FullMethodName               = "/muxpost.poller.v1.PollerService/Submit"
+	PollerService_Retry_FullMethodName                = "/muxpost.poller.v1.PollerService/Retry"
+	PollerService_Settle_FullMethodName               = "/muxpost.poller.v1.PollerService/Settle"
+	PollerService_Acknowledge_FullMethodName          = "/muxpost.poller.v1.PollerService/Acknowledge"
+	PollerService_ListAcknowledgements_FullMethodName = "/muxpost.poller.v1.PollerService/ListAcknowledgements"
+	PollerService_ListLedger_FullMethodName           = "/muxpost.poller.v1.PollerService/ListLedger"
+	PollerService_CountLedger_FullMethodName          = "/muxpost.poller.v1.PollerService/CountLedger"
+	PollerService_ListSources_FullMethodName          = "/muxpost.poller.v1.PollerService/ListSources"
+	PollerService_ListPollEvents_FullMethodName       = "/muxpost.poller.v1.PollerService/ListPollEvents"
 )
 
 // PollerServiceClient is the client API for PollerService service.
@@ -43,6 +46,13 @@ type PollerServiceClient interface {
 	// Retry has an event that ended without being delivered or proven asked about again, under the same id and with a new budget.
 	// An event that waits is only made due at once. What policy ended, and what is in its conversation, is refused.
 	Retry(ctx context.Context, in *RetryRequest, opts ...grpc.CallOption) (*RetryResponse, error)
+	// Settle ends an event for good by a person's word, one that was dropped, gave up, or was settled as unconfirmed: it is done, and is not
+	// tried again. Anything else is refused.
+	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleResponse, error)
+	// Acknowledge keeps an entry off the list of what needs a person, until its state is another one.
+	Acknowledge(ctx context.Context, in *AcknowledgeRequest, opts ...grpc.CallOption) (*AcknowledgeResponse, error)
+	// ListAcknowledgements returns what was acknowledged, the latest first.
+	ListAcknowledgements(ctx context.Context, in *ListAcknowledgementsRequest, opts ...grpc.CallOption) (*ListAcknowledgementsResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(ctx context.Context, in *ListLedgerRequest, opts ...grpc.CallOption) (*ListLedgerResponse, error)
 	// CountLedger returns how many events are in each state.
@@ -85,6 +95,36 @@ func (c *pollerServiceClient) Retry(ctx context.Context, in *RetryRequest, opts 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RetryResponse)
 	err := c.cc.Invoke(ctx, PollerService_Retry_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *pollerServiceClient) Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SettleResponse)
+	err := c.cc.Invoke(ctx, PollerService_Settle_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *pollerServiceClient) Acknowledge(ctx context.Context, in *AcknowledgeRequest, opts ...grpc.CallOption) (*AcknowledgeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcknowledgeResponse)
+	err := c.cc.Invoke(ctx, PollerService_Acknowledge_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *pollerServiceClient) ListAcknowledgements(ctx context.Context, in *ListAcknowledgementsRequest, opts ...grpc.CallOption) (*ListAcknowledgementsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAcknowledgementsResponse)
+	err := c.cc.Invoke(ctx, PollerService_ListAcknowledgements_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -144,6 +184,13 @@ type PollerServiceServer interface {
 	// Retry has an event that ended without being delivered or proven asked about again, under the same id and with a new budget.
 	// An event that waits is only made due at once. What policy ended, and what is in its conversation, is refused.
 	Retry(context.Context, *RetryRequest) (*RetryResponse, error)
+	// Settle ends an event for good by a person's word, one that was dropped, gave up, or was settled as unconfirmed: it is done, and is not
+	// tried again. Anything else is refused.
+	Settle(context.Context, *SettleRequest) (*SettleResponse, error)
+	// Acknowledge keeps an entry off the list of what needs a person, until its state is another one.
+	Acknowledge(context.Context, *AcknowledgeRequest) (*AcknowledgeResponse, error)
+	// ListAcknowledgements returns what was acknowledged, the latest first.
+	ListAcknowledgements(context.Context, *ListAcknowledgementsRequest) (*ListAcknowledgementsResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(context.Context, *ListLedgerRequest) (*ListLedgerResponse, error)
 	// CountLedger returns how many events are in each state.
@@ -170,6 +217,15 @@ func (UnimplementedPollerServiceServer) Submit(context.Context, *SubmitRequest) 
 }
 func (UnimplementedPollerServiceServer) Retry(context.Context, *RetryRequest) (*RetryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Retry not implemented")
+}
+func (UnimplementedPollerServiceServer) Settle(context.Context, *SettleRequest) (*SettleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Settle not implemented")
+}
+func (UnimplementedPollerServiceServer) Acknowledge(context.Context, *AcknowledgeRequest) (*AcknowledgeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Acknowledge not implemented")
+}
+func (UnimplementedPollerServiceServer) ListAcknowledgements(context.Context, *ListAcknowledgementsRequest) (*ListAcknowledgementsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAcknowledgements not implemented")
 }
 func (UnimplementedPollerServiceServer) ListLedger(context.Context, *ListLedgerRequest) (*ListLedgerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListLedger not implemented")
@@ -254,6 +310,60 @@ func _PollerService_Retry_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(PollerServiceServer).Retry(ctx, req.(*RetryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PollerService_Settle_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SettleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PollerServiceServer).Settle(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PollerService_Settle_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PollerServiceServer).Settle(ctx, req.(*SettleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PollerService_Acknowledge_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcknowledgeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PollerServiceServer).Acknowledge(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PollerService_Acknowledge_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PollerServiceServer).Acknowledge(ctx, req.(*AcknowledgeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PollerService_ListAcknowledgements_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAcknowledgementsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PollerServiceServer).ListAcknowledgements(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PollerService_ListAcknowledgements_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PollerServiceServer).ListAcknowledgements(ctx, req.(*ListAcknowledgementsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -348,6 +458,18 @@ var PollerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Retry",
 			Handler:    _PollerService_Retry_Handler,
+		},
+		{
+			MethodName: "Settle",
+			Handler:    _PollerService_Settle_Handler,
+		},
+		{
+			MethodName: "Acknowledge",
+			Handler:    _PollerService_Acknowledge_Handler,
+		},
+		{
+			MethodName: "ListAcknowledgements",
+			Handler:    _PollerService_ListAcknowledgements_Handler,
 		},
 		{
 			MethodName: "ListLedger",

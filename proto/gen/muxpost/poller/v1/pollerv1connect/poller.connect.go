@@ -31,6 +31,13 @@ const (
 	PollerServiceSubmitProcedure = "/muxpost.poller.v1.PollerService/Submit"
 	// PollerServiceRetryProcedure is the procedure name of the PollerService's Retry RPC.
 	PollerServiceRetryProcedure = "/muxpost.poller.v1.PollerService/Retry"
+	// PollerServiceSettleProcedure is the procedure name of the PollerService's Settle RPC.
+	PollerServiceSettleProcedure = "/muxpost.poller.v1.PollerService/Settle"
+	// PollerServiceAcknowledgeProcedure is the procedure name of the PollerService's Acknowledge RPC.
+	PollerServiceAcknowledgeProcedure = "/muxpost.poller.v1.PollerService/Acknowledge"
+	// PollerServiceListAcknowledgementsProcedure is the procedure name of the PollerService's
+	// ListAcknowledgements RPC.
+	PollerServiceListAcknowledgementsProcedure = "/muxpost.poller.v1.PollerService/ListAcknowledgements"
 	// PollerServiceListLedgerProcedure is the procedure name of the PollerService's ListLedger RPC.
 	PollerServiceListLedgerProcedure = "/muxpost.poller.v1.PollerService/ListLedger"
 	// PollerServiceCountLedgerProcedure is the procedure name of the PollerService's CountLedger RPC.
@@ -62,6 +69,28 @@ var (
 			StreamType: connect.StreamTypeUnary,
 			Schema:     v1.File_muxpost_poller_v1_poller_proto.Services().ByName("PollerService").Methods().ByName("Retry"),
 			Procedure:  PollerServiceRetryProcedure,
+		}
+	})
+	pollerServiceSettleSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_poller_v1_poller_proto.Services().ByName("PollerService").Methods().ByName("Settle"),
+			Procedure:  PollerServiceSettleProcedure,
+		}
+	})
+	pollerServiceAcknowledgeSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_poller_v1_poller_proto.Services().ByName("PollerService").Methods().ByName("Acknowledge"),
+			Procedure:  PollerServiceAcknowledgeProcedure,
+		}
+	})
+	pollerServiceListAcknowledgementsSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_poller_v1_poller_proto.Services().ByName("PollerService").Methods().ByName("ListAcknowledgements"),
+			Procedure:        PollerServiceListAcknowledgementsProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
 		}
 	})
 	pollerServiceListLedgerSpec = sync.OnceValue(func() connect.Spec {
@@ -107,6 +136,13 @@ type PollerServiceClient interface {
 	// Retry has an event that ended without being delivered or proven asked about again, under the same id and with a new budget.
 	// An event that waits is only made due at once. What policy ended, and what is in its conversation, is refused.
 	Retry(context.Context, *v1.RetryRequest) (*v1.RetryResponse, error)
+	// Settle ends an event for good by a person's word, one that was dropped, gave up, or was settled as unconfirmed: it is done, and is not
+	// tried again. Anything else is refused.
+	Settle(context.Context, *v1.SettleRequest) (*v1.SettleResponse, error)
+	// Acknowledge keeps an entry off the list of what needs a person, until its state is another one.
+	Acknowledge(context.Context, *v1.AcknowledgeRequest) (*v1.AcknowledgeResponse, error)
+	// ListAcknowledgements returns what was acknowledged, the latest first.
+	ListAcknowledgements(context.Context, *v1.ListAcknowledgementsRequest) (*v1.ListAcknowledgementsResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(context.Context, *v1.ListLedgerRequest) (*v1.ListLedgerResponse, error)
 	// CountLedger returns how many events are in each state.
@@ -132,6 +168,13 @@ type PollerServiceHandler interface {
 	// Retry has an event that ended without being delivered or proven asked about again, under the same id and with a new budget.
 	// An event that waits is only made due at once. What policy ended, and what is in its conversation, is refused.
 	Retry(context.Context, *v1.RetryRequest) (*v1.RetryResponse, error)
+	// Settle ends an event for good by a person's word, one that was dropped, gave up, or was settled as unconfirmed: it is done, and is not
+	// tried again. Anything else is refused.
+	Settle(context.Context, *v1.SettleRequest) (*v1.SettleResponse, error)
+	// Acknowledge keeps an entry off the list of what needs a person, until its state is another one.
+	Acknowledge(context.Context, *v1.AcknowledgeRequest) (*v1.AcknowledgeResponse, error)
+	// ListAcknowledgements returns what was acknowledged, the latest first.
+	ListAcknowledgements(context.Context, *v1.ListAcknowledgementsRequest) (*v1.ListAcknowledgementsResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(context.Context, *v1.ListLedgerRequest) (*v1.ListLedgerResponse, error)
 	// CountLedger returns how many events are in each state.
@@ -150,6 +193,9 @@ func RegisterPollerServiceHandler(server *connect.Server, svc PollerServiceHandl
 		connect.Method{Spec: pollerServicePollNowSpec(), Handler: adapter.pollNow},
 		connect.Method{Spec: pollerServiceSubmitSpec(), Handler: adapter.submit},
 		connect.Method{Spec: pollerServiceRetrySpec(), Handler: adapter.retry},
+		connect.Method{Spec: pollerServiceSettleSpec(), Handler: adapter.settle},
+		connect.Method{Spec: pollerServiceAcknowledgeSpec(), Handler: adapter.acknowledge},
+		connect.Method{Spec: pollerServiceListAcknowledgementsSpec(), Handler: adapter.listAcknowledgements},
 		connect.Method{Spec: pollerServiceListLedgerSpec(), Handler: adapter.listLedger},
 		connect.Method{Spec: pollerServiceCountLedgerSpec(), Handler: adapter.countLedger},
 		connect.Method{Spec: pollerServiceListSourcesSpec(), Handler: adapter.listSources},
@@ -170,6 +216,18 @@ func (UnimplementedPollerServiceHandler) Submit(context.Context, *v1.SubmitReque
 
 func (UnimplementedPollerServiceHandler) Retry(context.Context, *v1.RetryRequest) (*v1.RetryResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.poller.v1.PollerService.Retry is not implemented")
+}
+
+func (UnimplementedPollerServiceHandler) Settle(context.Context, *v1.SettleRequest) (*v1.SettleResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.poller.v1.PollerService.Settle is not implemented")
+}
+
+func (UnimplementedPollerServiceHandler) Acknowledge(context.Context, *v1.AcknowledgeRequest) (*v1.AcknowledgeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.poller.v1.PollerService.Acknowledge is not implemented")
+}
+
+func (UnimplementedPollerServiceHandler) ListAcknowledgements(context.Context, *v1.ListAcknowledgementsRequest) (*v1.ListAcknowledgementsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.poller.v1.PollerService.ListAcknowledgements is not implemented")
 }
 
 func (UnimplementedPollerServiceHandler) ListLedger(context.Context, *v1.ListLedgerRequest) (*v1.ListLedgerResponse, error) {
@@ -211,6 +269,30 @@ func (c *pollerServiceClient) Submit(ctx context.Context, req *v1.SubmitRequest)
 func (c *pollerServiceClient) Retry(ctx context.Context, req *v1.RetryRequest) (*v1.RetryResponse, error) {
 	var res v1.RetryResponse
 	if err := c.client.CallUnary(ctx, pollerServiceRetrySpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *pollerServiceClient) Settle(ctx context.Context, req *v1.SettleRequest) (*v1.SettleResponse, error) {
+	var res v1.SettleResponse
+	if err := c.client.CallUnary(ctx, pollerServiceSettleSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *pollerServiceClient) Acknowledge(ctx context.Context, req *v1.AcknowledgeRequest) (*v1.AcknowledgeResponse, error) {
+	var res v1.AcknowledgeResponse
+	if err := c.client.CallUnary(ctx, pollerServiceAcknowledgeSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *pollerServiceClient) ListAcknowledgements(ctx context.Context, req *v1.ListAcknowledgementsRequest) (*v1.ListAcknowledgementsResponse, error) {
+	var res v1.ListAcknowledgementsResponse
+	if err := c.client.CallUnary(ctx, pollerServiceListAcknowledgementsSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -280,6 +362,42 @@ func (h pollerServiceHandler) retry(ctx context.Context, _ connect.Spec, stream 
 		return err
 	}
 	res, err := h.svc.Retry(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h pollerServiceHandler) settle(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.SettleRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.Settle(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h pollerServiceHandler) acknowledge(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.AcknowledgeRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.Acknowledge(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h pollerServiceHandler) listAcknowledgements(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.ListAcknowledgementsRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.ListAcknowledgements(ctx, &req)
 	if err != nil {
 		return err
 	}

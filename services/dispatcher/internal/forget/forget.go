@@ -1,0 +1,50 @@
+// Package forget has the dispatcher's records deleted once they are old. Several processes may do so at once.
+//
+// It knows nothing of what is finished: the records say so.
+package forget
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/internal/obs"
+)
+
+const (
+	// Every is how often it is looked for what is old.
+	Every = time.Hour
+	// roundTime bounds one round; the next one goes on.
+	roundTime = time.Minute
+)
+
+// Records are kept. Their errors are faults.
+type Records interface {
+	// Forget deletes what has been finished for longer than keep, and returns how many deliveries and events went.
+	Forget(ctx context.Context, keep time.Duration) (deliveries, events int64, err error)
+}
+
+// Run deletes at once and then every hour, until ctx ends. It returns nil: trouble with the records is waited out.
+func Run(ctx context.Context, records Records, keep time.Duration, log *slog.Logger) error {
+	ticker := time.NewTicker(Every)
+	defer ticker.Stop()
+	for {
+		round, cancel := context.WithTimeout(ctx, roundTime)
+		deliveries, events, err := records.Forget(round, keep)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			log.WarnContext(ctx, "old records were not deleted", obs.KeyReason, string(fault.ReasonOf(err)), obs.KeyError, err)
+		case deliveries+events > 0:
+			log.InfoContext(ctx, "deleted what was finished long ago", obs.KeyCount, deliveries, "events", events)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}

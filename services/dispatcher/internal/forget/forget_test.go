@@ -1,0 +1,62 @@
+package forget
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"muxpost.dev/muxpost/core/fault"
+)
+
+// records count the rounds, and fail while they are told to.
+type records struct {
+	mu     sync.Mutex
+	rounds int
+	err    error
+}
+
+// heal ends the trouble, and returns the rounds so far.
+func (r *records) heal() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = nil
+	return r.rounds
+}
+
+func (r *records) Forget(_ context.Context, keep time.Duration) (int64, int64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rounds++
+	return int64(keep / time.Hour), 0, r.err
+}
+
+func TestRun_AtOnceAndEveryHourAndThroughTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		r := &records{err: fault.New(fault.Unavailable, fault.ReasonDatabase, "the database does not answer")}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- Run(ctx, r, 3*time.Hour, slog.New(slog.NewTextHandler(&log, nil))) }()
+		synctest.Wait()
+		if n := r.heal(); n != 1 {
+			t.Errorf("%d rounds at the start", n)
+		}
+		time.Sleep(2 * Every)
+		synctest.Wait()
+		if n := r.heal(); n != 3 {
+			t.Errorf("%d rounds after two hours", n)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if told := log.String(); strings.Count(told, "were not deleted") != 1 || strings.Count(told, "count=3") != 2 {
+			t.Errorf("told:\n%s", told)
+		}
+	})
+}

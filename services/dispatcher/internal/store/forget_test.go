@@ -1,0 +1,69 @@
+package store
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"muxpost.dev/muxpost/core/dispatch"
+	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
+)
+
+func TestForget_OnlyWhatWasDeliveredLongAgoAndWhatWasToldOfIt(t *testing.T) {
+	s, pool := newStore(t)
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const old = `created_at = now() - interval '100 days', updated_at = now() - interval '100 days'`
+	var want []string
+	for _, o := range dispatch.Outcomes() {
+		id := "delivery-" + o.String()
+		begin(t, s, id)
+		exec(`update dispatcher.deliveries set `+old+`, outcome = $2 where delivery_id = $1`, id, o.String())
+		if o != dispatch.Delivered {
+			want = append(want, id)
+		}
+	}
+	begin(t, s, "delivery-new")
+	exec(`update dispatcher.deliveries set created_at = now() - interval '100 days', outcome = 'delivered' where delivery_id = 'delivery-new'`)
+	want = append(want, "delivery-new")
+	exec(`insert into dispatcher.events (type, work_item) values ('session.spawned', $1)`, item)
+	exec(`update dispatcher.events set time = now() - interval '100 days'`)
+	exec(`insert into dispatcher.events (type, work_item) values ('session.lost', $1)`, item)
+	deliveries, told, err := s.Forget(t.Context(), 90*24*time.Hour)
+	if err != nil || deliveries != 1 || told != 2 {
+		t.Errorf("%d deliveries, %d events, %v", deliveries, told, err)
+	}
+	left, err := s.Deliveries(t.Context(), deliver.DeliveryQuery{Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range left {
+		got = append(got, d.ID)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("left %v, want %v", got, want)
+	}
+	for _, e := range events(t, s, deliver.EventQuery{}) {
+		if e.DeliveryID == "delivery-delivered" || e.Type == "session.spawned" {
+			t.Errorf("left %+v", e)
+		}
+	}
+}
+
+func TestForget_GoesOnUntilNothingIsLeft(t *testing.T) {
+	s, pool := newStore(t)
+	if _, err := pool.Exec(t.Context(), `insert into dispatcher.events (type, time)
+select 'session.spawned', now() - interval '100 days' from generate_series(1, $1)`, 2*forgetBatch+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, told, err := s.Forget(t.Context(), 90*24*time.Hour); err != nil || told != 2*forgetBatch+1 {
+		t.Errorf("%d, %v", told, err)
+	}
+}

@@ -1,0 +1,67 @@
+package poll
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"muxpost.dev/muxpost/core/prompt"
+)
+
+const (
+	// ContextComments is how many comments go along at most.
+	ContextComments = 10
+	// maxContext bounds the context of an event, in bytes; maxContextBody what the item itself says of it, and maxExcerpt each comment.
+	maxContext     = 16 << 10
+	maxContextBody = 6 << 10
+	maxExcerpt     = 2 << 10
+	// contextFrame is room for the words and the fences around it.
+	contextFrame = 1 << 10
+)
+
+// Context is what a conversation that has not seen a work item needs in order to work on it.
+type Context struct {
+	Title, URL, Body string
+	// Comments are the latest ones before the event, oldest first, of people who may steer, and no more than ContextComments.
+	Comments []prompt.Post
+	// More is true when there are earlier ones.
+	More bool
+}
+
+// WithContext returns an event's text with the context behind it, framed as somebody else's words, and bounded: the newest comments are
+// kept. A text that has no room for it comes back as it is.
+func WithContext(text string, c Context) string {
+	body := cut(c.Body, maxContextBody)
+	left := maxContext - contextFrame - len(body)
+	var posts []prompt.Post
+	for _, p := range slices.Backward(c.Comments) {
+		p.Author, p.Body = line(p.Author), cut(p.Body, maxExcerpt)
+		if left -= len(p.Author) + len(p.Body); left < 0 {
+			c.More = true
+			break
+		}
+		posts = append(posts, p)
+	}
+	slices.Reverse(posts)
+	what := "Context of the above, because this conversation may not have seen the work item yet"
+	if c.More || len(body) < len(c.Body) {
+		what += fmt.Sprintf(" (cut to the latest %d of its earlier comments at most, follow the link to read all of it)", ContextComments)
+	}
+	context, err := render(prompt.Event{What: what, Title: c.Title, URL: c.URL, Body: body, Thread: posts})
+	if err != nil || len(text)+len(context)+2 > prompt.MaxText {
+		return text
+	}
+	return text + "\n\n" + context
+}
+
+// ContextBody returns as much of what an item says as a context has of it.
+func ContextBody(body string) string { return cut(body, maxContextBody) }
+
+// cut shortens somebody else's text to a number of bytes.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	const rest = " […]"
+	return strings.ToValidUTF8(s[:most-len(rest)], "") + rest
+}

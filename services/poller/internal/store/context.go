@@ -1,0 +1,74 @@
+package store
+
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"muxpost.dev/muxpost/core/prompt"
+	"muxpost.dev/muxpost/db"
+	"muxpost.dev/muxpost/services/poller/internal/forward"
+	"muxpost.dev/muxpost/services/poller/internal/poll"
+)
+
+// Decide puts the context of its item behind the text of a claim, where the agent may lack it: there is no living session, or none ever
+// got it. The text stays what it is from then on, for whoever asks about the event. A lease that was lost is fault.Fenced.
+func (s *Store) Decide(ctx context.Context, c forward.Claim, lives bool) (forward.Claim, error) {
+	err := db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := lock(ctx, tx, c); err != nil {
+			return err
+		}
+		var given bool
+		var about poll.Context
+		if err := tx.QueryRow(ctx, `select context_at is not null, title, url, body from poller.items where work_item = $1`, c.WorkItem).
+			Scan(&given, &about.Title, &about.URL, &about.Body); err != nil {
+			return err
+		}
+		with := !lives || !given
+		if with {
+			var err error
+			if about.Comments, about.More, err = s.thread(ctx, tx, c); err != nil {
+				return err
+			}
+			c.Text = poll.WithContext(c.Text, about)
+		}
+		c.Undecided = false
+		_, err := exec(ctx, tx, `update poller.events set text = @text, with_context = @with where id = @id`,
+			pgx.NamedArgs{"id": c.ID, "text": clean(c.Text), "with": with})
+		return err
+	})
+	return c, err
+}
+
+// thread returns the latest comments before an event, oldest first, of people who may still steer, and whether there are earlier ones.
+func (s *Store) thread(ctx context.Context, tx pgx.Tx, c forward.Claim) (posts []prompt.Post, more bool, err error) {
+	rows, err := tx.Query(ctx, `
+select o.source, o.author, o.excerpt
+from poller.events o join poller.events e on e.id = @id
+where o.work_item = e.work_item and o.excerpt <> '' and o.deleted_at is null and o.superseded_by = ''
+  and (o.upstream_at, o.upstream_order, o.id) < (e.upstream_at, e.upstream_order, e.id)
+order by o.upstream_at desc, o.upstream_order desc, o.id desc
+limit @n`, pgx.NamedArgs{"id": c.ID, "n": poll.ContextComments + 1})
+	if err != nil {
+		return nil, false, err
+	}
+	var source, author, text string
+	n := 0
+	_, err = pgx.ForEachRow(rows, []any{&source, &author, &text}, func() error {
+		if n++; n <= poll.ContextComments && s.maySteer(source, author) {
+			posts = append(posts, prompt.Post{Author: author, Body: text})
+		}
+		return nil
+	})
+	slices.Reverse(posts)
+	return posts, n > poll.ContextComments, err
+}
+
+// contextGiven keeps that an event which carries the context was delivered.
+func contextGiven(ctx context.Context, tx pgx.Tx, e leased) error {
+	_, err := exec(ctx, tx, `
+update poller.items i set context_at = now() from poller.events e where e.id = @id and e.with_context and i.work_item = e.work_item`,
+		pgx.NamedArgs{"id": e.ID})
+	return err
+}
