@@ -6,6 +6,7 @@ package agenttest
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +14,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -153,8 +156,8 @@ func types(lines []Line) []string {
 	return out
 }
 
-// Build compiles the agent into a directory of the test and returns the path of the program. Without a Go tool the test is
-// skipped at a desk and fails under CI.
+// Build compiles the agent, once for all tests of a process, and returns the path of the program. Without a Go tool the test is skipped
+// at a desk and fails under CI. The program stays where it is when the tests end: a link that is up to date is not made again.
 func Build(tb testing.TB) string {
 	tb.Helper()
 	tool, err := exec.LookPath("go")
@@ -164,10 +167,34 @@ func Build(tb testing.TB) string {
 	if err != nil {
 		tb.Skip("the go tool is missing: the agent cannot be built")
 	}
-	program := filepath.Join(tb.TempDir(), "fakeagent")
-	out, err := exec.CommandContext(tb.Context(), tool, "build", "-o", program, "muxpost.dev/muxpost/test/fakeagent").CombinedOutput()
+	program, err := build(tool)
 	if err != nil {
-		tb.Fatalf("the agent cannot be built: %v\n%s", err, out)
+		tb.Fatal(err)
 	}
 	return program
+}
+
+var built struct {
+	sync.Once
+	program string
+	err     error
+}
+
+// build compiles the agent of this source tree to a place of its own in the user's cache.
+func build(tool string) (string, error) {
+	built.Do(func() {
+		_, here, _, _ := runtime.Caller(0)
+		tree := sha256.Sum256([]byte(here))
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			built.err = fmt.Errorf("there is no place to build the agent: %w", err)
+			return
+		}
+		built.program = filepath.Join(cache, "muxpost-test", fmt.Sprintf("%x", tree[:6]), "fakeagent")
+		out, err := exec.Command(tool, "build", "-o", built.program, "muxpost.dev/muxpost/test/fakeagent").CombinedOutput()
+		if err != nil {
+			built.err = fmt.Errorf("the agent cannot be built: %w\n%s", err, out)
+		}
+	})
+	return built.program, built.err
 }

@@ -47,7 +47,9 @@ type Client struct {
 	env    []string
 	tracer trace.Tracer
 	hint   func(target string)
-	lines  lines
+
+	lines   lines
+	starter starter
 }
 
 // Config says how to run tmux.

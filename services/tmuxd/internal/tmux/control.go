@@ -59,7 +59,7 @@ type conn struct {
 }
 
 // dial starts a control client on a server that must be there. It does not wait for the server.
-func dial(bin string, env, args []string, hint func()) (*conn, error) {
+func dial(s *starter, bin string, env, args []string, hint func()) (*conn, error) {
 	inR, inW, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -73,8 +73,12 @@ func dial(bin string, env, args []string, hint func()) (*conn, error) {
 	cmd := exec.CommandContext(context.Background(), bin, args...) // it outlives the request that opens it
 	cmd.Env, cmd.Dir = env, "/"
 	cmd.Stdin, cmd.Stdout = inR, outW
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C at our own terminal is not for it
-	err = cmd.Start()
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setpgid: true, // a Ctrl-C at our own terminal is not for it
+		// A client that outlives us with an answer under way keeps its server from ending, for good: it waits to hand the answer over.
+		Pdeathsig: syscall.SIGKILL,
+	}
+	err = s.start(cmd)
 	inR.Close()
 	outW.Close()
 	if err != nil {

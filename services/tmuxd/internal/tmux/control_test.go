@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
@@ -191,4 +196,54 @@ func TestConn_TheSizeOfThePaneStays(t *testing.T) {
 	if err != nil || strings.TrimSpace(string(out)) != "200x50" {
 		t.Fatalf("%s %v", out, err)
 	}
+}
+
+// askedFor is the environment of a process that stands for a tmuxd: the directory of the sockets that it asks.
+const askedFor = "MUXPOST_TEST_ASKS"
+
+// TestStandIn is not a test of its own: it is the tmuxd that the next one kills. It asks until then.
+func TestStandIn(t *testing.T) {
+	dir := os.Getenv(askedFor)
+	if dir == "" {
+		t.Skip("it runs as a process of the test below")
+	}
+	c, err := New(Config{Bin: "tmux", Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")}, Tracer: noop.NewTracerProvider().Tracer("")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		n := Nonce()
+		_, _ = c.ask(context.Background(), "Test", target, n, "list-commands ; display-message -p 'END|"+n+"'")
+	}
+}
+
+// A client that outlived its tmuxd, with an answer on its way to it, would keep the server from ending.
+func TestConn_AServerEndsAlthoughItsTmuxdWasKilledInTheMiddleOfAnAnswer(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	self := exec.Command(os.Args[0], "-test.run=^TestStandIn$")
+	self.Env = append(os.Environ(), askedFor+"="+filepath.Dir(r.Socket(target)))
+	if err := self.Start(); err != nil {
+		t.Fatal(err)
+	}
+	clients := func() string {
+		out, _ := exec.Command("tmux", "-N", "-S", r.Socket(target), "list-clients", "-F", "#{client_pid}").Output()
+		return strings.TrimSpace(string(out))
+	}
+	r.until("it asks", func() bool { return clients() != "" })
+	client, err := strconv.Atoi(strings.Fields(clients())[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := self.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = self.Wait()
+	r.until("its client is gone", func() bool { return errors.Is(syscall.Kill(client, 0), syscall.ESRCH) || zombie(client) })
+	r.until("the server tells nobody any more", func() bool { return clients() == "" })
+}
+
+// zombie says whether a process has ended and nobody has asked how.
+func zombie(pid int) bool {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && strings.Contains(string(data), ") Z ")
 }

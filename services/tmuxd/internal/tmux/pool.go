@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -121,7 +123,7 @@ func (c *Client) open(l *line, target string) (conn *conn, anyone bool, err erro
 	if !l.anyone {
 		args = append(args, "-t", "="+target+":")
 	}
-	if l.conn, err = dial(c.bin, c.env, args, func() { c.hint(target) }); err != nil {
+	if l.conn, err = dial(&c.starter, c.bin, c.env, args, func() { c.hint(target) }); err != nil {
 		return nil, false, fmt.Errorf("%w: cannot run tmux: %w", host.ErrNoAnswer, err)
 	}
 	c.lines.watch()
@@ -195,6 +197,44 @@ func (c *Client) Close() {
 	c.lines.closed = true
 	c.lines.mu.Unlock()
 	c.lines.closeIdle(-1)
+	c.starter.close()
+}
+
+// starter starts processes on a thread that lives as long as it: the kernel sends the signal of a parent's death when the thread ends that
+// started the child, and Go ends threads as it likes.
+type starter struct {
+	mu     sync.Mutex
+	jobs   chan func()
+	closed bool
+}
+
+func (s *starter) start(cmd *exec.Cmd) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("it is closed")
+	}
+	if s.jobs == nil {
+		s.jobs = make(chan func())
+		go func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends with this function
+			for job := range s.jobs {
+				job()
+			}
+		}()
+	}
+	started := make(chan error)
+	s.jobs <- func() { started <- cmd.Start() }
+	return <-started
+}
+
+func (s *starter) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed = true; s.jobs != nil {
+		close(s.jobs)
+		s.jobs = nil
+	}
 }
 
 // load is the beginning of a list: it puts a text into a buffer of its own. remove is to be called after the answer. Texts that are long
