@@ -201,15 +201,18 @@ func TestConn_TheSizeOfThePaneStays(t *testing.T) {
 // askedFor is the environment of a process that stands for a tmuxd: the directory of the sockets that it asks.
 const askedFor = "MUXPOST_TEST_ASKS"
 
-// TestStandIn is not a test of its own: it is the tmuxd that the next one kills. It asks until then.
-func TestStandIn(t *testing.T) {
-	dir := os.Getenv(askedFor)
-	if dir == "" {
-		t.Skip("it runs as a process of the test below")
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(askedFor); dir != "" {
+		standIn(dir)
 	}
+	os.Exit(m.Run())
+}
+
+// standIn is the tmuxd that a test kills. It asks until then.
+func standIn(dir string) {
 	c, err := New(Config{Bin: "tmux", Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")}, Tracer: noop.NewTracerProvider().Tracer("")})
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	for {
 		n := Nonce()
@@ -220,7 +223,7 @@ func TestStandIn(t *testing.T) {
 // A client that outlived its tmuxd, with an answer on its way to it, would keep the server from ending.
 func TestConn_AServerEndsAlthoughItsTmuxdWasKilledInTheMiddleOfAnAnswer(t *testing.T) {
 	r := newRig(t, "sleep 300")
-	self := exec.Command(os.Args[0], "-test.run=^TestStandIn$")
+	self := exec.Command(os.Args[0])
 	self.Env = append(os.Environ(), askedFor+"="+filepath.Dir(r.Socket(target)))
 	if err := self.Start(); err != nil {
 		t.Fatal(err)
