@@ -1,5 +1,6 @@
 // Command muxpost-exec is the process of an agent's pane. It reads what to run from a spec file, which it unlinks, starts it without
-// a shell as the foreground process group of the terminal, and records its start and its end where a crash cannot lose them.
+// a shell as the foreground process group of the terminal, and records its start and its end where a crash cannot lose them. What the
+// harness leaves behind ends with it.
 //
 // It is a small program of its own, on the standard library alone, because every agent carries one. It knows nothing of tmux, of
 // deliveries or of tmuxd beyond the two files of package wrapper.
@@ -13,25 +14,31 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"strconv"
-	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"muxpost.dev/muxpost/internal/wrapper"
 )
 
-// Exit codes of the wrapper's own failures, apart from those that harnesses use.
+// Exit codes of the wrapper's own failures, apart from those that harnesses use. The record tells them apart for certain.
 const (
 	exitUsage     = 120
-	exitSpec      = 121
+	exitSpec      = 121 // the spec could not be read, or was taken back
 	exitTooLate   = 122
-	exitRecord    = 123
-	exitNotFound  = 127
+	exitRecord    = 123 // the start could not be recorded, or an end with 0 could not
+	exitLost      = 124 // the harness's end could not be learned
+	exitLimit     = 125 // the time limit could not be kept
 	exitCannotRun = 126
+	exitNotFound  = 127
+)
 
-	// grace is how long the harness has between a hang-up, a TERM and a KILL.
-	grace = 500 * time.Millisecond
+const (
+	// hangUpGrace is how long the harness has between a hang-up, a TERM and a KILL; sweepGrace what it left behind between TERM and KILL.
+	hangUpGrace = 500 * time.Millisecond
+	sweepGrace  = 500 * time.Millisecond
+	// killTime is how long a KILL may take until what it does not end is said to remain.
+	killTime = 2 * time.Second
 )
 
 func main() {
@@ -39,231 +46,133 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: muxpost-exec SPEC (tmuxd writes the spec; this program is not run by hand)")
 		os.Exit(exitUsage)
 	}
+	// The parent-death signal is per thread: the harness must not outlive the one that started it.
+	runtime.LockOSThread()
 	os.Exit(run(os.Args[1]))
+}
+
+// runner is one run.
+type runner struct {
+	spec wrapper.Spec
+
+	mu     sync.Mutex
+	record wrapper.Record
+	// child is the pid of the harness, and of its process group; zero once it was reaped, when both can be somebody else's.
+	child int
 }
 
 // run runs the spec and returns the exit code.
 func run(specFile string) int {
-	// Both the parent-death signal and waiting are per thread.
-	runtime.LockOSThread()
 	spec, err := wrapper.ReadSpec(specFile)
 	// Unlinking is the claim: tmuxd unlinks a spec whose spawn timed out, and whoever comes second starts nothing.
 	if unlinkErr := os.Remove(specFile); err == nil {
 		err = unlinkErr
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "muxpost-exec: cannot read the spec:", err)
-		return exitSpec
+		return failed(exitSpec, "cannot read the spec", err)
 	}
 	if time.Now().After(spec.NotAfter) {
-		fmt.Fprintln(os.Stderr, "muxpost-exec: started too late, nothing was run")
-		return exitTooLate
+		return failed(exitTooLate, "nothing was run", errors.New("it was started too late"))
 	}
-	self, err := wrapper.Self()
-	record := wrapper.Record{Stamp: spec.Stamp, State: wrapper.Launching, Wrapper: self}
-	if err == nil {
-		err = wrapper.WriteRecord(spec.RecordFile, record)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "muxpost-exec: cannot write the record, so nothing was run:", err)
-		return exitRecord
+	r := &runner{spec: spec}
+	if err := r.launching(); err != nil {
+		return failed(exitRecord, "cannot write the record, so nothing was run", err)
 	}
 	if err := becomeSubreaper(); err != nil {
-		fmt.Fprintln(os.Stderr, "muxpost-exec: cannot become a subreaper:", err)
+		complain("cannot become a subreaper", err)
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
-	child, code, err := start(spec)
+	overdue, err := after(spec.Limit)
 	if err != nil {
-		record.State, record.Detail, record.EndedAt = wrapper.LaunchFailed, err.Error(), time.Now()
-		fmt.Fprintln(os.Stderr, "muxpost-exec: cannot start the harness:", err)
-		if err := wrapper.WriteRecord(spec.RecordFile, record); err != nil {
-			fmt.Fprintln(os.Stderr, "muxpost-exec: cannot write the record:", err)
-		}
-		return code
+		return r.launchFailed(exitLimit, fmt.Errorf("cannot keep the time limit, so nothing was run: %w", err))
 	}
-	record.State, record.StartedAt = wrapper.Running, time.Now()
-	record.Child, _ = wrapper.Find(child)
-	if err := wrapper.WriteRecord(spec.RecordFile, record); err != nil {
-		fmt.Fprintln(os.Stderr, "muxpost-exec: cannot write the record:", err)
+	if code, err := r.start(); err != nil {
+		return r.launchFailed(code, err)
 	}
-	hungUp := make(chan struct{}, 1)
-	go forward(signals, child, hungUp)
-	status := wait(child)
+	go r.obey(signals, overdue)
+	status, err := r.wait()
 	if spec.PromptFile != "" {
 		os.Remove(spec.PromptFile)
 	}
-	record.EndedAt = time.Now()
-	select {
-	case <-hungUp:
-		record.HungUp = true
-	default:
-	}
-	record.State, record.Code = wrapper.Exited, status.ExitStatus()
-	if status.Signaled() {
-		record.State, record.Code, record.Signal = wrapper.Signaled, 0, int(status.Signal())
-	}
-	if err := wrapper.WriteRecord(spec.RecordFile, record); err != nil {
-		fmt.Fprintln(os.Stderr, "muxpost-exec: cannot write the record:", err)
-	}
-	endOrphans()
-	if status.Signaled() {
-		return 128 + int(status.Signal())
-	}
-	return status.ExitStatus()
-}
-
-// start writes the prompt and starts the harness as the terminal's foreground process group. code is the wrapper's exit code when
-// it fails.
-func start(spec wrapper.Spec) (pid, code int, err error) {
-	if spec.PromptFile != "" && spec.Prompt != "" {
-		// O_EXCL: whatever lies under this name is not ours to write into.
-		f, err := os.OpenFile(spec.PromptFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err == nil {
-			_, err = f.WriteString(spec.Prompt)
-			if closeErr := f.Close(); err == nil {
-				err = closeErr
-			}
-		}
-		if err != nil {
-			return 0, exitCannotRun, fmt.Errorf("cannot write the prompt: %w", err)
-		}
-	}
-	path, err := lookPath(spec.Argv[0], spec.Env)
 	if err != nil {
-		return 0, exitNotFound, err
+		r.sweep()
+		return failed(exitLost, "how the harness ended could not be learned", err)
 	}
-	attr := &os.ProcAttr{
-		Dir: spec.Dir, Env: spec.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
-	}
-	if isTerminal(0) {
-		attr.Sys.Foreground, attr.Sys.Ctty = true, 0
-	}
-	p, err := os.StartProcess(path, spec.Argv, attr)
+	code := r.ended(status)
+	r.sweep()
+	return code
+}
+
+// complain says on the terminal what went wrong.
+func complain(what string, err error) { fmt.Fprintf(os.Stderr, "muxpost-exec: %s: %v\n", what, err) }
+
+func failed(code int, what string, err error) int {
+	complain(what, err)
+	return code
+}
+
+// update changes the record and writes it.
+func (r *runner) update(change func(*wrapper.Record)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.record)
+	return wrapper.WriteRecord(r.spec.RecordFile, r.record)
+}
+
+// now is the record as it stands.
+func (r *runner) now() wrapper.Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.record
+}
+
+// launching records that the wrapper is there, before anything is started: whoever finds it killed finds what it started. Where no control
+// group can be made the descendants are walked through.
+func (r *runner) launching() error {
+	self, err := wrapper.Self()
 	if err != nil {
-		code := exitCannotRun
-		if errors.Is(err, os.ErrNotExist) {
-			code = exitNotFound
-		}
-		return 0, code, err
+		return err
 	}
-	return p.Pid, 0, nil
+	group, _ := wrapper.NewGroup("muxpost-" + r.spec.Stamp)
+	err = r.update(func(rec *wrapper.Record) {
+		*rec = wrapper.Record{Stamp: r.spec.Stamp, State: wrapper.Launching, Wrapper: self, Group: group}
+	})
+	if err != nil {
+		_ = group.Remove()
+	}
+	return err
 }
 
-// lookPath finds the program on the PATH of the environment that it will get, not on ours.
-func lookPath(name string, env []string) (string, error) {
-	if strings.Contains(name, "/") {
-		return name, nil
+func (r *runner) launchFailed(code int, err error) int {
+	_ = r.now().Group.Remove() // nothing was in it
+	writeErr := r.update(func(rec *wrapper.Record) {
+		rec.State, rec.Detail, rec.EndedAt, rec.Swept = wrapper.LaunchFailed, err.Error(), time.Now(), true
+	})
+	if writeErr != nil {
+		complain("cannot write the record", writeErr)
 	}
-	for _, kv := range env {
-		list, ok := strings.CutPrefix(kv, "PATH=")
-		if !ok {
-			continue
-		}
-		for dir := range strings.SplitSeq(list, ":") {
-			path := dir + "/" + name
-			if info, err := os.Stat(path); dir != "" && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-				return path, nil
-			}
-		}
-	}
-	return "", fmt.Errorf("%s is not on the PATH of the agent's environment", name)
+	return failed(code, "cannot start the harness", err)
 }
 
-// forward passes signals on to the harness's process group. A hang-up (the pane was closed) is made sure of: HUP, TERM, KILL.
-func forward(signals <-chan os.Signal, child int, hungUp chan<- struct{}) {
-	for s := range signals {
-		sig, ok := s.(syscall.Signal)
-		if !ok {
-			continue
+// ended records how the harness ended, and returns the exit code that says the same.
+func (r *runner) ended(status syscall.WaitStatus) int {
+	err := r.update(func(rec *wrapper.Record) {
+		rec.EndedAt = time.Now()
+		rec.State, rec.Code = wrapper.Exited, status.ExitStatus()
+		if status.Signaled() {
+			rec.State, rec.Code, rec.Signal = wrapper.Signaled, 0, int(status.Signal())
 		}
-		kill(child, sig)
-		if sig != syscall.SIGHUP {
-			continue
-		}
-		select {
-		case hungUp <- struct{}{}:
-		default:
-		}
-		go func() {
-			time.Sleep(grace)
-			kill(child, syscall.SIGTERM)
-			time.Sleep(grace)
-			kill(child, syscall.SIGKILL)
-		}()
+	})
+	code := status.ExitStatus()
+	if status.Signaled() {
+		code = 128 + int(status.Signal())
 	}
-}
-
-// kill signals the process group of the harness. It may be gone, which is what was wanted.
-func kill(pid int, sig syscall.Signal) { _ = syscall.Kill(-pid, sig) }
-
-// wait reaps until the harness ends. A harness that stops itself (Ctrl-Z) has no shell to bring it back, so it is continued.
-func wait(child int) syscall.WaitStatus {
-	for {
-		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case err != nil:
-			// The child was ours and nobody else waits, so this cannot happen; without a status the end is unknown.
-			fmt.Fprintln(os.Stderr, "muxpost-exec: waiting failed:", err)
-			return syscall.WaitStatus(0xff00)
-		case pid == child && status.Stopped():
-			kill(child, syscall.SIGCONT)
-		case pid == child:
-			return status
+	if err != nil {
+		complain("cannot write the record", err)
+		if code == 0 {
+			return exitRecord // a success that nobody recorded must not look like one
 		}
 	}
-}
-
-// becomeSubreaper makes what the harness leaves behind our children, so that it can be found and ended.
-func becomeSubreaper() error {
-	const prSetChildSubreaper = 36
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0); errno != 0 {
-		return errno
-	}
-	return nil
-}
-
-// endOrphans ends what the harness left behind: without the harness nobody drives it, and a second life of the session must not
-// meet it. TERM, a grace, then KILL, until nothing is left.
-func endOrphans() {
-	deadline := time.Now().Add(grace)
-	for sig := syscall.SIGTERM; ; {
-		children := orphans()
-		if len(children) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			sig = syscall.SIGKILL
-		}
-		for _, pid := range children {
-			_ = syscall.Kill(pid, sig)
-		}
-		if sig == syscall.SIGKILL && time.Now().After(deadline.Add(2*time.Second)) {
-			return // a process that a KILL does not end hangs in the kernel
-		}
-		time.Sleep(10 * time.Millisecond)
-		for {
-			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
-				break
-			}
-		}
-	}
-}
-
-// orphans lists our children, over all threads: a child belongs to the thread that made or inherited it.
-func orphans() []int {
-	tasks, _ := os.ReadDir("/proc/self/task")
-	var pids []int
-	for _, task := range tasks {
-		data, _ := os.ReadFile("/proc/self/task/" + task.Name() + "/children")
-		for field := range strings.FieldsSeq(string(data)) {
-			if pid, err := strconv.Atoi(field); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	return pids
+	return code
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +19,7 @@ func runSpec(t *testing.T, line string, change func(*wrapper.Spec)) (cmd *exec.C
 	t.Helper()
 	dir := t.TempDir()
 	spec, record = filepath.Join(dir, "spec"), filepath.Join(dir, "record")
-	s := wrapper.Spec{Stamp: "s1", Argv: []string{"sh", "-c", line}, Env: []string{"PATH=" + os.Getenv("PATH")}, Dir: dir,
+	s := wrapper.Spec{Stamp: "s" + strconv.FormatUint(rand.Uint64(), 36), Argv: []string{"sh", "-c", line}, Env: []string{"PATH=" + os.Getenv("PATH")}, Dir: dir,
 		RecordFile: record, NotAfter: time.Now().Add(time.Minute)}
 	if change != nil {
 		change(&s)
@@ -32,6 +33,14 @@ func runSpec(t *testing.T, line string, change func(*wrapper.Spec)) (cmd *exec.C
 }
 
 func TestMain(m *testing.M) {
+	if way := os.Getenv("MUXPOST_EXEC_STRAY"); way != "" {
+		stray(way == "immune")
+		os.Exit(0)
+	}
+	if os.Getenv("MUXPOST_EXEC_THIEF") != "" {
+		thief()
+		os.Exit(0)
+	}
 	if os.Getenv("MUXPOST_EXEC_UNDER_TEST") != "" {
 		main()
 	}
@@ -88,15 +97,23 @@ func TestRun_RefusesBeforeAnythingStarts(t *testing.T) {
 		change func(*wrapper.Spec)
 		exit   int
 	}{
-		"too late":     {func(s *wrapper.Spec) { s.NotAfter = time.Now().Add(-time.Second) }, exitTooLate},
-		"no record":    {func(s *wrapper.Spec) { s.RecordFile = "/nowhere/record" }, exitRecord},
-		"no program":   {func(s *wrapper.Spec) { s.Argv = []string{"no-such-program", "x"} }, exitNotFound},
-		"no directory": {func(s *wrapper.Spec) { s.Dir = "/nowhere" }, exitNotFound},
+		"too late":                        {func(s *wrapper.Spec) { s.NotAfter = time.Now().Add(-time.Second) }, exitTooLate},
+		"no record":                       {func(s *wrapper.Spec) { s.RecordFile = "/nowhere/record" }, exitRecord},
+		"no program":                      {func(s *wrapper.Spec) { s.Argv = []string{"no-such-program", "x"} }, exitNotFound},
+		"no directory":                    {func(s *wrapper.Spec) { s.Dir = "/nowhere" }, exitNotFound},
+		"not executable":                  {func(s *wrapper.Spec) { s.Argv = []string{"/dev/null", "x"} }, exitCannotRun},
+		"a prompt that cannot be written": {func(s *wrapper.Spec) { s.Prompt, s.PromptFile = "p", "/nowhere/prompt" }, exitCannotRun},
 	} {
-		cmd, _, _ := runSpec(t, "touch "+marker, row.change)
+		cmd, _, record := runSpec(t, "touch "+marker, row.change)
 		_ = cmd.Run()
 		if cmd.ProcessState.ExitCode() != row.exit {
 			t.Errorf("%s: exit %d, want %d", name, cmd.ProcessState.ExitCode(), row.exit)
+		}
+		if row.exit != exitCannotRun && row.exit != exitNotFound {
+			continue
+		}
+		if r := read(t, record); r.State != wrapper.LaunchFailed || r.Detail == "" || r.EndedAt.IsZero() || r.ReachedHarness() {
+			t.Errorf("%s: %+v", name, r)
 		}
 	}
 	if _, err := os.Stat(marker); err == nil {
@@ -156,7 +173,7 @@ func TestRun_AHangUpEndsEvenWhatIgnoresIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	if r := read(t, record); r.State != wrapper.Signaled || r.Signal != 9 || !r.HungUp {
+	if r := read(t, record); r.State != wrapper.Signaled || r.Signal != 9 || r.Cause != wrapper.HangUp {
 		t.Errorf("%+v", r)
 	}
 }

@@ -119,6 +119,9 @@ func (d *doctor) hostReached(ctx context.Context) {
 	if why := info.GetRefusesMutations(); why != "" {
 		d.add(check, levelFail, "tmuxd starts and pastes nothing: "+why, "see that "+info.GetStateDir()+" can be written to")
 	}
+	for _, warning := range info.GetWarnings() {
+		d.add(check, levelWarn, warning, "")
+	}
 	if want := d.Dispatcher.Host.Name; want != "" && want != info.GetHost() {
 		d.add(check, levelFail, fmt.Sprintf("dispatcher.host.name is %q, and tmuxd says that it is %q", want, info.GetHost()),
 			"correct one of them")

@@ -271,19 +271,21 @@ func afterSpawn(f Facts, s Spawn, resume bool) Decision {
 		return paste(f, HowAverted)
 	case SpawnUnclearable:
 		return occupied(f)
-	case SpawnDied, SpawnRefused:
-		if resume {
-			return freshInstead(f, ReasonResumeFailed)
-		}
-		d := finish(Failed, ReasonHarnessExited)
-		if s == SpawnRefused {
-			d = finish(Failed, ReasonSpawnRefused)
-		}
-		return spawnFailed(d, first)
 	case SpawnSilent:
 		return finish(Waiting, ReasonSpawnNoAnswer)
 	}
-	return spawnFailed(finish(Failed, ReasonSpawnError), first)
+	// It was answered, and there is no session of ours.
+	if resume {
+		return freshInstead(f, ReasonResumeFailed)
+	}
+	why := ReasonSpawnError
+	switch s {
+	case SpawnDied:
+		why = ReasonHarnessExited
+	case SpawnRefused:
+		why = ReasonSpawnRefused
+	}
+	return spawnFailed(finish(Failed, why), first)
 }
 
 // spawnFailed adds the event that a first spawn failed.

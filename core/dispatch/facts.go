@@ -172,8 +172,8 @@ func (f Facts) WithRecord() Facts {
 // gone reports whether the session is proven dead or absent.
 func (f Facts) gone() bool { return f.Probe == ProbeDead || f.Probe == ProbeAbsent }
 
-// promptAllowed reports whether the event may become a first prompt: only when it cannot have arrived before. A resume that died
+// promptAllowed reports whether the event may become a first prompt: only when it cannot have arrived before. A resume that died or failed
 // may have taken it along; then the fresh session starts without it, and the paste that follows is settled by evidence.
 func (f Facts) promptAllowed() bool {
-	return !f.JournalUnreadable && !f.Phase.MayHaveArrived() && f.Resume != SpawnDied
+	return !f.JournalUnreadable && !f.Phase.MayHaveArrived() && (f.Resume == SpawnNotTried || f.Resume == SpawnRefused)
 }

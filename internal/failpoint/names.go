@@ -1,6 +1,6 @@
 package failpoint
 
-// Names returns every place, in the order in which a delivery meets them.
+// Names returns every place that a delivery passes, in the order in which it meets them.
 func Names() []string {
 	return []string{
 		// The poller, from the upstream comment to the ledger.
@@ -38,5 +38,17 @@ func Names() []string {
 		"tmuxd.paste.submitted",
 		"tmuxd.paste.proven",
 		"tmuxd.paste.answering",
+	}
+}
+
+// Ends returns the places that the end of a session passes.
+func Ends() []string {
+	return []string{
+		"tmuxd.terminate.asked",     // the agent has its TERM
+		"tmuxd.terminate.killed",    // what did not take it has its KILL
+		"tmuxd.terminate.answering", // it is gone, and that is recorded
+		"tmuxd.kill.terminated",     // what the agent started is gone, and the session is there
+		"tmuxd.kill.removed",        // the session is gone, and nobody looked
+		"tmuxd.reap.removed",        // the session is gone, and what is remembered of it is there
 	}
 }

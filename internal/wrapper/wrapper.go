@@ -5,22 +5,32 @@
 package wrapper
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
 
-// Version is the version of both formats.
-const Version = 1
+// The versions of the formats. A field that may be passed over unread needs no new one; one that may not does.
+const (
+	// SpecVersion 2 can have a time limit, which a wrapper of version 1 would not keep.
+	SpecVersion   = 2
+	RecordVersion = 1
+)
+
+var (
+	// ErrNewer means that a file was written by a later version: what it says is unknown.
+	ErrNewer = errors.New("it was written by a later version")
+	// ErrMalformed means that a file holds what no wrapper writes.
+	ErrMalformed = errors.New("it is malformed")
+)
+
+// maxSignal is the highest number of a signal.
+const maxSignal = 64
 
 // maxFile bounds what is read: a spec holds a prompt of at most 1 MiB, which JSON may lengthen sixfold.
 const maxFile = 8 << 20
@@ -44,7 +54,16 @@ type Spec struct {
 	RecordFile string `json:"record_file"`
 	// NotAfter is when it is too late to start; a spawn that timed out must not take effect later.
 	NotAfter time.Time `json:"not_after"`
+	// Limit is how long the run may last; zero for as long as it likes. The clock is one that nobody sets and that goes on while the machine
+	// is suspended: whoever was told that a run ends within its limit may count on it after a wake-up. While the machine is suspended nothing
+	// runs, and after it the end comes at once. A virtual machine that was paused from outside does not know that, and neither do we.
+	Limit time.Duration `json:"limit,omitempty"`
+	// Grace is how long the harness has between TERM and KILL when the limit is over; DefaultGrace when zero.
+	Grace time.Duration `json:"grace,omitempty"`
 }
+
+// DefaultGrace is how long a harness has between TERM and KILL.
+const DefaultGrace = 5 * time.Second
 
 // State says how far a run has come.
 type State string
@@ -61,6 +80,19 @@ const (
 	Signaled State = "signaled"
 	// LaunchFailed means that it could not be started; Detail says why.
 	LaunchFailed State = "launch_failed"
+	// Lost means that wrapper and harness were found gone without a word on how it ended. tmuxd writes it, at EndedAt, the wrapper never.
+	Lost State = "lost"
+)
+
+// Cause says why a wrapper ended its harness.
+type Cause string
+
+// The causes. Without one the harness ended by itself, or by somebody else's signal.
+const (
+	// HangUp: the terminal was closed under it.
+	HangUp Cause = "hang_up"
+	// TimeLimit: the limit of the spec was over.
+	TimeLimit Cause = "time_limit"
 )
 
 // Record says what became of a run.
@@ -75,155 +107,130 @@ type Record struct {
 	Code int `json:"code,omitempty"`
 	// Signal is the signal's number, with Signaled.
 	Signal int `json:"signal,omitempty"`
-	// HungUp is true when the terminal was closed under it.
-	HungUp bool `json:"hung_up,omitempty"`
+	// Cause says why the wrapper ended the harness; empty when it did not.
+	Cause Cause `json:"cause,omitempty"`
 	// Detail is one line for a person.
 	Detail    string    `json:"detail,omitempty"`
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at"`
+	// Group is the control group of the harness and of all that it starts; empty when it has none of its own.
+	Group Group `json:"group,omitempty"`
+	// LeftBehind is how many processes the harness left behind, which were ended after it.
+	LeftBehind int `json:"left_behind,omitempty"`
+	// Remains are the processes of them that could not be ended.
+	Remains []int `json:"remains,omitempty"`
+	// Swept is true once nothing that the harness started was left.
+	Swept bool `json:"swept,omitempty"`
 }
 
 // ReachedHarness reports whether the harness may have been started, and so may have read its prompt. A wrapper that was killed between
 // the start and its next record has left Launching.
 func (r Record) ReachedHarness() bool { return r.State != LaunchFailed && r.State != "" }
 
-// Ended reports whether the run is over.
+// Ended reports whether the wrapper recorded that the run is over.
 func (r Record) Ended() bool {
 	return r.State == Exited || r.State == Signaled || r.State == LaunchFailed
 }
 
-// Process names a process for good: a pid alone is used again.
-type Process struct {
-	Pid int `json:"pid"`
-	// Start is the start time in clock ticks since boot, as the kernel gives it.
-	Start uint64 `json:"start"`
-	// Boot is the id of the boot in which pid and start are meant.
-	Boot string `json:"boot"`
-}
-
-// Self returns the calling process.
-func Self() (Process, error) { return Find(os.Getpid()) }
-
-// Find returns the process that has this pid now. The error is fs.ErrNotExist when there is none.
-func Find(pid int) (Process, error) {
-	start, _, err := stat(pid)
-	if err != nil {
-		return Process{}, err
-	}
-	boot, err := bootID()
-	if err != nil {
-		return Process{}, err
-	}
-	return Process{Pid: pid, Start: start, Boot: boot}, nil
-}
-
-// Alive reports whether the process lives. An error means that it cannot be told. A zombie has ended.
-func (p Process) Alive() (bool, error) {
-	if p.Pid <= 0 {
-		return false, nil
-	}
-	boot, err := bootID()
-	if err != nil {
-		return false, err
-	}
-	if boot != p.Boot {
-		return false, nil
-	}
-	start, state, err := stat(p.Pid)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return start == p.Start && state != 'Z' && state != 'X', nil
-}
-
-// stat reads start time and state from /proc. The command name in it may hold anything, so fields count from its last bracket.
-func stat(pid int) (start uint64, state byte, err error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, 0, err
-	}
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	if len(fields) < 20 {
-		return 0, 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
-	}
-	start, err = strconv.ParseUint(fields[19], 10, 64)
-	return start, fields[0][0], err
-}
-
-func bootID() (string, error) {
-	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(data)), err
-}
-
-// ReadSpec reads a spec. It refuses one that others could have written.
-func ReadSpec(path string) (Spec, error) {
-	var s Spec
-	if err := readJSON(path, &s); err != nil {
-		return s, err
-	}
-	if s.Version != Version {
-		return s, fmt.Errorf("the spec has version %d, this wrapper reads %d", s.Version, Version)
-	}
-	if len(s.Argv) == 0 || s.RecordFile == "" {
-		return s, errors.New("the spec names no program or no record file")
-	}
-	return s, nil
-}
-
-// ReadRecord reads a record. The error is fs.ErrNotExist when there is none.
-func ReadRecord(path string) (Record, error) {
-	var r Record
-	if err := readJSON(path, &r); err != nil {
-		return r, err
-	}
-	if r.Version != Version {
-		return r, fmt.Errorf("the record has version %d, expected %d", r.Version, Version)
-	}
-	return r, nil
-}
-
-func readJSON(path string, into any) error {
-	// O_NOFOLLOW and O_NONBLOCK: a link, a pipe or a device under this name was not put there by us.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", path)
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s belongs to somebody else or can be written by others", path)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return err
-	}
-	if len(data) > maxFile {
-		return fmt.Errorf("%s is larger than %d bytes", path, maxFile)
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+// malformed says what no wrapper would have written; nil when there is nothing.
+func (r Record) malformed() error {
+	switch {
+	case r.State != Launching && r.State != Running && r.State != Lost && !r.Ended():
+		return fmt.Errorf("%w: no run is %.20q", ErrMalformed, string(r.State))
+	case r.Code < 0 || r.Code > 255 || r.State != Exited && r.Code != 0:
+		return fmt.Errorf("%w: no exit code is %d", ErrMalformed, r.Code)
+	case r.Signal < 0 || r.Signal > maxSignal || (r.State == Signaled) != (r.Signal != 0):
+		return fmt.Errorf("%w: the signal %d does not go with %s", ErrMalformed, r.Signal, r.State)
 	}
 	return nil
 }
 
+// ReadSpec reads a spec. It refuses one that others could have written, and one of a later version.
+func ReadSpec(path string) (Spec, error) {
+	var s Spec
+	if err := readJSON(path, SpecVersion, &s); err != nil {
+		return s, err
+	}
+	if len(s.Argv) == 0 || s.RecordFile == "" || s.Limit < 0 || s.Grace < 0 {
+		return s, fmt.Errorf("%s: %w: it names no program or no record file, or a time below zero", path, ErrMalformed)
+	}
+	return s, nil
+}
+
+// ReadRecord reads a record. The error is fs.ErrNotExist when there is none, ErrNewer for one of a later version, which says nothing to us,
+// ErrMalformed for one that no wrapper wrote, and any other where nothing could be read.
+func ReadRecord(path string) (Record, error) {
+	var r Record
+	if err := readJSON(path, RecordVersion, &r); err != nil {
+		return Record{}, err
+	}
+	if err := r.malformed(); err != nil {
+		return Record{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}
+
+// readJSON reads a file of a format whose versions go up to newest.
+func readJSON(path string, newest int, into any) error {
+	data, err := readFile(path)
+	if err != nil {
+		return err
+	}
+	var head struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return fmt.Errorf("%s: %w: %w", path, ErrMalformed, err)
+	}
+	switch {
+	case head.Version > newest:
+		return fmt.Errorf("%s has version %d, and %d is the latest that this program reads: %w", path, head.Version, newest, ErrNewer)
+	case head.Version < 1:
+		return fmt.Errorf("%s: %w: it has no version", path, ErrMalformed)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%s: %w: %w", path, ErrMalformed, err)
+	}
+	return nil
+}
+
+// readFile reads a file that only we could have written.
+func readFile(path string) ([]byte, error) {
+	// O_NOFOLLOW and O_NONBLOCK: a link, a pipe or a device under this name was not put there by us.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: %w: it is not a regular file", path, ErrMalformed)
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("%s: %w: it belongs to somebody else or can be written by others", path, ErrMalformed)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("%s: %w: it is larger than %d bytes", path, ErrMalformed, maxFile)
+	}
+	return data, nil
+}
+
 // WriteSpec writes a spec for its one reader.
 func WriteSpec(path string, s Spec) error {
-	s.Version = Version
+	s.Version = SpecVersion
 	return WriteJSON(path, s)
 }
 
 // WriteRecord writes a record.
 func WriteRecord(path string, r Record) error {
-	r.Version = Version
+	r.Version = RecordVersion
 	return WriteJSON(path, r)
 }
 

@@ -48,10 +48,10 @@ func TestRead_RefusesWhatWeDidNotWrite(t *testing.T) {
 			}
 			return os.Chmod(p, 0o666)
 		},
-		"empty":           func(p string) error { return os.WriteFile(p, nil, 0o600) },
-		"half":            func(p string) error { return os.WriteFile(p, []byte(`{"version":1,"st`), 0o600) },
-		"another version": func(p string) error { return os.WriteFile(p, []byte(`{"version":2}`), 0o600) },
-		"too large":       func(p string) error { return os.WriteFile(p, []byte(strings.Repeat(" ", maxFile+1)), 0o600) },
+		"empty":      func(p string) error { return os.WriteFile(p, nil, 0o600) },
+		"half":       func(p string) error { return os.WriteFile(p, []byte(`{"version":1,"st`), 0o600) },
+		"no version": func(p string) error { return os.WriteFile(p, []byte(`{"state":"exited"}`), 0o600) },
+		"too large":  func(p string) error { return os.WriteFile(p, []byte(strings.Repeat(" ", maxFile+1)), 0o600) },
 	} {
 		path := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
 		if err := make(path); err != nil {
@@ -61,6 +61,80 @@ func TestRead_RefusesWhatWeDidNotWrite(t *testing.T) {
 			t.Errorf("%s is read as %+v", name, r)
 		}
 	}
+}
+
+// T23: what is in the file decides, and anything else than a wrapper's own record is malformed.
+func TestReadRecord_TakesNothingForAnEndThatIsNone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r")
+	for _, content := range []string{
+		"abc", "0", "-1", "256", "0x0", "0 0", "0\n1", "\x00\x00", "[]", "null", `""`, "{}", `{"version":1}`, `{"version":1,"state":""}`,
+		`{"version":1,"state":"exited","code":-1}`, `{"version":1,"state":"exited","code":256}`, `{"version":1,"state":"exited","code":"0"}`,
+		`{"version":1,"state":"exited","code":0}{"version":1}`, `{"version":1,"state":"signaled"}`, `{"version":1,"state":"signaled","signal":65}`,
+		`{"version":1,"state":"running","code":3}`, `{"version":1,"state":"exited","signal":9}`, `{"version":1,"state":"done"}`, `{"version":-1,"state":"exited"}`,
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := ReadRecord(path); !errors.Is(err, ErrMalformed) || r.Ended() {
+			t.Errorf("%q is read as %+v, %v", content, r, err)
+		}
+	}
+}
+
+func TestReadRecord_ALaterVersionSaysNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r")
+	// Whatever a later version means by these fields, and however it writes them.
+	for _, content := range []string{`{"version":2,"state":"exited","code":0}`, `{"version":99,"state":{"kind":"exited"},"wrapper":"7"}`} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := ReadRecord(path); !errors.Is(err, ErrNewer) || errors.Is(err, ErrMalformed) || r.Ended() || r.State != "" {
+			t.Errorf("%s is read as %+v, %v", content, r, err)
+		}
+	}
+}
+
+func TestReadSpec_OfTheVersionsThatThisWrapperKnows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	for content, ok := range map[string]bool{
+		`{"version":1,"argv":["x"],"record_file":"r"}`:             true,
+		`{"version":2,"argv":["x"],"record_file":"r","limit":5}`:   true,
+		`{"version":3,"argv":["x"],"record_file":"r"}`:             false,
+		`{"version":2,"argv":[],"record_file":"r"}`:                false,
+		`{"version":2,"argv":["x"]}`:                               false,
+		`{"version":2,"argv":["x"],"record_file":"r","limit":-1}`:  false,
+		`{"version":2,"argv":["x"],"record_file":"r","grace":-1}`:  false,
+		`{"version":2,"argv":["x"],"record_file":"r","limit":"1"}`: false,
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := ReadSpec(path); (err == nil) != ok {
+			t.Errorf("%s is read as %+v, %v", content, s, err)
+		}
+	}
+}
+
+func FuzzReadRecord(f *testing.F) {
+	for _, seed := range []string{`{"version":1,"state":"exited","code":7}`, `{"version":1,"state":"signaled","signal":9}`, `{"version":2}`, "", "{"} {
+		f.Add([]byte(seed))
+	}
+	path := filepath.Join(f.TempDir(), "r")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := ReadRecord(path)
+		if err != nil {
+			if r.Ended() || !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrNewer) {
+				t.Errorf("%+v, %v", r, err)
+			}
+			return
+		}
+		if r.Code < 0 || r.Code > 255 || (r.Signal > 0) != (r.State == Signaled) {
+			t.Errorf("%+v", r)
+		}
+	})
 }
 
 func TestProcess_APidUsedAgainIsNotTheSame(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"muxpost.dev/muxpost/services/tmuxd/internal/disk"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
+	"muxpost.dev/muxpost/services/tmuxd/internal/pidfd"
 	"muxpost.dev/muxpost/services/tmuxd/internal/server"
 	"muxpost.dev/muxpost/services/tmuxd/internal/tmux"
 )
@@ -59,17 +60,24 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 		return fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot use the state directory", err)
 	}
 	defer func() { _ = state.Close() }()
-	client, err := newTmux(c, telemetry)
+	processes, err := pidfd.New()
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, "", "cannot watch processes: Linux 5.3 or newer is needed", err)
+	}
+	defer func() { _ = processes.Close() }()
+	var h *host.Host
+	client, err := newTmux(c, telemetry, func(target string) { h.Hint(target) })
 	if err != nil {
 		return err
 	}
+	defer client.Close()
 	home, _ := os.UserHomeDir()
 	table, err := harness.New(c.Harnesses, state.HarnessRoot(), home, findProgram)
 	if err != nil {
 		return err
 	}
-	h := host.New(host.Config{Roots: c.Roots, Directory: c.Directory, MakeDirectory: c.MakeDirectory, Width: c.Width, Height: c.Height},
-		host.Deps{Tmux: client, Disk: state, Table: table, Logger: telemetry.Logger, Now: time.Now, Getenv: os.LookupEnv})
+	h = host.New(host.Config{Roots: c.Roots, Directory: c.Directory, MakeDirectory: c.MakeDirectory, Width: c.Width, Height: c.Height},
+		host.Deps{Tmux: client, Disk: state, Processes: processes, Table: table, Logger: telemetry.Logger, Now: time.Now, Getenv: os.LookupEnv})
 	tmuxVersion, err := client.Version(ctx)
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, fault.ReasonTmuxMissing, "tmux cannot be run", err)
@@ -77,8 +85,11 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	srv := rpc.NewServer(rpc.Options{Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider()})
 	tmuxdv1.RegisterTmuxdServiceServer(srv, server.New(h, telemetry.Logger, server.Facts{
 		Host: c.Host, Version: version.String(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Harnesses: infos(table),
-		HighestToken: state.Token, Storage: state.Writable,
+		Storage: state.Writable, Machine: surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir}.machine,
 	}, client.Socket))
+	if err := h.Adopt(ctx); err != nil {
+		return err
+	}
 	listener, err := rpc.Listen(c.Listen)
 	if err != nil {
 		return err
@@ -86,15 +97,22 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	srv.Health().Set(tmuxdv1.TmuxdService_ServiceDesc.ServiceName, true)
 	srv.Health().Set("", true)
 	telemetry.Logger.InfoContext(ctx, "tmuxd is ready", obs.KeyAddress, listener.Addr().String(), obs.KeyHost, c.Host)
-	return srv.Serve(ctx, listener)
+	var group run.Group
+	group.Add("watch", h.Watch)
+	group.Add("reaper", func(ctx context.Context) error {
+		return h.Reaping(ctx, host.Retain{Age: c.Retain.Age, Count: c.Retain.Count})
+	})
+	group.Add("server", func(ctx context.Context) error { return srv.Serve(ctx, listener) })
+	return group.Run(ctx)
 }
 
-func newTmux(c settings.Tmuxd, telemetry *obs.Telemetry) (*tmux.Client, error) {
+// newTmux returns a client that calls hint when a server says that something changed on it.
+func newTmux(c settings.Tmuxd, telemetry *obs.Telemetry, hint func(target string)) (*tmux.Client, error) {
 	if err := os.MkdirAll(c.SocketDir, 0o700); err != nil {
 		return nil, fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot make the directory for sockets", err)
 	}
 	client, err := tmux.New(tmux.Config{
-		Bin: c.Tmux, Dir: c.SocketDir, Tracer: telemetry.Tracer("tmux"),
+		Bin: c.Tmux, Dir: c.SocketDir, Tracer: telemetry.Tracer("tmux"), Hint: hint,
 		// What a server has, every pane has: only what a person's own panes need.
 		Env: passOn("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM"),
 	})

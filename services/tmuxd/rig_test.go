@@ -153,6 +153,7 @@ func (r *rig) endServers() {
 			}
 		}
 	}
+	r.removeGroups()
 	r.tmux.Close()
 	r.disk.Close()
 }

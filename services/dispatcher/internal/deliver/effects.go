@@ -159,8 +159,12 @@ func (r *run) paste(ctx context.Context, timeout time.Duration) error {
 }
 
 func (r *run) fenced(a dispatch.Action, err error) error {
-	r.detail = err.Error()
-	r.step("%s: refused, a newer lease was seen on the host", a)
+	var f *fault.Error
+	if errors.As(err, &f) {
+		err = f.WithRemedy("") // what is to be done is done by asking again
+	}
+	r.outdated, r.detail = true, err.Error()
+	r.step("%s: refused, the host takes no lease this old (%s)", a, r.detail)
 	return errHostFenced
 }
 

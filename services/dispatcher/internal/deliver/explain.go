@@ -97,6 +97,9 @@ func (r *run) reason(reason dispatch.Reason) (text, remedy string) {
 		return "the dispatcher runs in shadow mode and does nothing; it would",
 			"to have it done, set dispatcher.shadow to false and restart the dispatcher"
 	case dispatch.ReasonLeaseHeld:
+		if r.outdated {
+			return "the host takes no lease this old, and asking again takes a new one", ""
+		}
 		return "another run is at work on this work item", ""
 	case dispatch.ReasonDeadline:
 		return "the time for one call ran out, and asking again goes on", ""

@@ -58,7 +58,7 @@ type Change struct {
 }
 
 // Host is the host that the sessions live on. Its calls end within their context's deadline and return what became of them as a
-// value. The one error is fault.Fenced: a newer lease than ours was seen there.
+// value. The one error is fault.Fenced: a newer lease than ours was seen there, or a floor above it was given.
 type Host interface {
 	// Probe asks for the session of a work item, and for the phase of a delivery there (none with an empty id).
 	Probe(ctx context.Context, workItem, deliveryID string) Sight

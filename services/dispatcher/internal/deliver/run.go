@@ -52,7 +52,9 @@ type run struct {
 	// detail and remedy are the host's words on the last effect.
 	detail string
 	remedy string
-	steps  []string
+	// outdated is true when the host refused our lease as too old.
+	outdated bool
+	steps    []string
 }
 
 // run decides and acts until there is an outcome. ctx ends with the time for the whole delivery, and not when whoever asked goes
@@ -86,9 +88,9 @@ func (r *run) run(ctx context.Context) (Result, error) {
 	return Result{}, fault.Newf(fault.Internal, "", "the delivery was not decided after %d steps", maxSteps)
 }
 
-// errHostFenced says that a host has seen a newer token than ours. It is told from the store's own fence, which also means that
-// nothing can be recorded any more.
-var errHostFenced = errors.New("the host has seen a newer lease")
+// errHostFenced says that a host takes no token as old as ours: it has seen a newer one, or was given a floor above it. It is told from
+// the store's own fence, which also means that nothing can be recorded any more.
+var errHostFenced = errors.New("the lease is too old for the host")
 
 // timeFor says how long an action may take; false when too little is left for it.
 func (r *run) timeFor(a dispatch.Action) (time.Duration, bool) {

@@ -1,6 +1,7 @@
 package deliver_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,7 +82,8 @@ func TestDeliver_AnOlderLeaseWaits(t *testing.T) {
 	b := newBench(live(delivertest.World{Token: 7}), nil)
 	b.store.Put(*recorded("c1"))
 	got := b.ask(t, id)
-	if got.Delivery.Outcome != dispatch.Waiting || got.Delivery.Reason != dispatch.ReasonLeaseHeld {
+	if got.Delivery.Outcome != dispatch.Waiting || got.Delivery.Reason != dispatch.ReasonLeaseHeld ||
+		!strings.Contains(got.Delivery.Detail, "takes no lease this old") {
 		t.Errorf("%+v", got)
 	}
 	if w := b.host.World(); len(w.Typed) != 0 {

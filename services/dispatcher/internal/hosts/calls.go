@@ -15,12 +15,13 @@ import (
 
 // Probe asks for the session of a work item and for the phase of a delivery there. Who did not answer, and how, is a value.
 func (h *Host) Probe(ctx context.Context, workItem, deliveryID string) deliver.Sight {
-	if err := h.greet(ctx); err != nil {
+	life, err := h.greet(ctx)
+	if err != nil {
 		return unseen(h.Name(), err)
 	}
 	answer, err := h.client.SessionState(ctx, &tmuxdv1.SessionStateRequest{WorkItem: workItem, DeliveryId: deliveryID})
 	if err != nil {
-		return unseen(h.Name(), h.failed(err))
+		return unseen(h.Name(), h.failed(life, err))
 	}
 	sight := sightOf(answer)
 	sight.Host = h.Name()
@@ -47,7 +48,8 @@ func answeredByHost(err error) bool {
 
 // Spawn starts a session. The error is fault.Fenced or nil.
 func (h *Host) Spawn(ctx context.Context, o deliver.SpawnOrder) (deliver.SpawnReport, error) {
-	if err := h.greet(ctx); err != nil {
+	life, err := h.greet(ctx)
+	if err != nil {
 		return deliver.SpawnReport{Spawn: dispatch.SpawnSilent, Detail: words(err)}, nil
 	}
 	request := &tmuxdv1.SpawnRequest{
@@ -63,9 +65,9 @@ func (h *Host) Spawn(ctx context.Context, o deliver.SpawnOrder) (deliver.SpawnRe
 	answer, err := h.client.Spawn(ctx, request)
 	switch {
 	case errors.Is(err, fault.Fenced):
-		return deliver.SpawnReport{}, h.failed(err)
+		return deliver.SpawnReport{}, h.failed(life, err)
 	case err != nil:
-		return deliver.SpawnReport{Spawn: spawnError(h.failed(err)), Detail: words(err), Remedy: remedy(err)}, nil
+		return deliver.SpawnReport{Spawn: spawnError(h.failed(life, err)), Detail: words(err), Remedy: remedy(err)}, nil
 	}
 	return spawnOf(answer), nil
 }
@@ -91,7 +93,8 @@ func freshReason(r dispatch.Reason) string {
 
 // Paste has a delivery typed, or settled. The error is fault.Fenced or nil.
 func (h *Host) Paste(ctx context.Context, o deliver.PasteOrder) (deliver.PasteReport, error) {
-	if err := h.greet(ctx); err != nil {
+	life, err := h.greet(ctx)
+	if err != nil {
 		return deliver.PasteReport{Paste: dispatch.PasteSilent, Detail: words(err)}, nil
 	}
 	answer, err := h.client.Paste(ctx, &tmuxdv1.PasteRequest{
@@ -99,10 +102,10 @@ func (h *Host) Paste(ctx context.Context, o deliver.PasteOrder) (deliver.PasteRe
 	})
 	switch {
 	case errors.Is(err, fault.Fenced):
-		return deliver.PasteReport{}, h.failed(err)
+		return deliver.PasteReport{}, h.failed(life, err)
 	case err != nil:
 		paste := dispatch.PasteFailed
-		if kind := fault.KindOf(h.failed(err)); kind == fault.Unavailable || kind == fault.Throttled {
+		if kind := fault.KindOf(h.failed(life, err)); kind == fault.Unavailable || kind == fault.Throttled {
 			paste = dispatch.PasteSilent
 		}
 		return deliver.PasteReport{Paste: paste, Detail: words(err)}, nil

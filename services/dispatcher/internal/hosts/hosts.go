@@ -3,8 +3,8 @@
 //
 // Silence is told apart from an answer here, once: a host that did not answer is unreachable, a tmux server that did not is
 // unknown, and neither is ever taken for dead or absent. Before the first call on a connection the host is asked who it is and for
-// the highest fencing token that it has seen, and the sequence of tokens is raised above it: so a restored database cannot make a
-// host deaf, nor an old lease act.
+// the highest fencing token that it has seen, the sequence of tokens is raised above it, and the host gets a floor from there
+// (fence.go): so a restored database cannot make a host deaf, nor an old lease act.
 //
 // The package decides nothing about deliveries, and knows nothing of databases.
 package hosts
@@ -37,8 +37,9 @@ const (
 
 // Tokens is the sequence that fencing tokens come from.
 type Tokens interface {
-	// RaiseToken makes every later token greater than above.
-	RaiseToken(ctx context.Context, above int64) error
+	// RaiseToken makes every later token greater than above, and draws one that no lease has: all before it are lower, all after it
+	// higher.
+	RaiseToken(ctx context.Context, above int64) (drawn int64, err error)
 }
 
 // Config says which host there is.
@@ -59,9 +60,15 @@ type Host struct {
 	conn   *grpc.ClientConn
 	client tmuxdv1.TmuxdServiceClient
 
+	// greeting has room for one: two floors at once would only refuse each other's leases.
+	greeting chan struct{}
+
 	mu sync.Mutex
-	// met is true while the host has been greeted on the connection as it is now.
-	met       bool
+	// life counts what may have been a new host process, from 1. met and fenced are the life in which the host was last greeted and
+	// last given a floor, and floor is what stood then; zero for one that knows no floor.
+	life, met, fenced int
+	floor             int64
+
 	name      string
 	harnesses map[string]bool
 	// told is the last that was logged: whether it is reached.
@@ -78,14 +85,19 @@ func Dial(config Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Host{config: config, conn: conn, client: tmuxdv1.NewTmuxdServiceClient(conn), name: config.Name}, nil
+	return &Host{
+		config: config, conn: conn, client: tmuxdv1.NewTmuxdServiceClient(conn), greeting: make(chan struct{}, 1), life: 1, name: config.Name,
+	}, nil
 }
 
 // Close ends the connection.
 func (h *Host) Close() error { return h.conn.Close() }
 
 // Meet greets the host and logs whether it is reached. A host that is away is no failure: it is greeted when it comes.
-func (h *Host) Meet(ctx context.Context) { h.report(ctx, h.greet(ctx)) }
+func (h *Host) Meet(ctx context.Context) {
+	_, err := h.greet(ctx)
+	h.report(ctx, err)
+}
 
 // Watch keeps the connection up until ctx ends, greets the host whenever it comes back, and logs when it goes and when it is back.
 // Calls do not depend on it: they greet for themselves.
@@ -94,18 +106,19 @@ func (h *Host) Watch(ctx context.Context) error {
 		state := h.conn.GetState()
 		switch state {
 		case connectivity.Idle:
-			h.forget()
 			h.conn.Connect()
 		case connectivity.Ready:
 			h.Meet(ctx)
 		case connectivity.TransientFailure, connectivity.Shutdown:
-			h.forget()
 			h.report(ctx, fault.Newf(fault.Unavailable, fault.ReasonHostUnreachable, "nobody answers at %s", h.config.Address))
 		case connectivity.Connecting:
-			h.forget()
 		}
 		if !h.conn.WaitForStateChange(ctx, state) {
 			return nil
+		}
+		if state == connectivity.Ready { // though it may be ready again by now
+			life, _ := h.greeted()
+			h.lose(life)
 		}
 	}
 }
@@ -133,38 +146,62 @@ func (h *Host) report(ctx context.Context, err error) {
 func (h *Host) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.met = false
+	h.met = 0
 }
 
-// greet makes sure that the host is the one that is meant, and that tokens are above what it has seen. It costs nothing while the
-// connection has been greeted.
-func (h *Host) greet(ctx context.Context) error {
+// lose ends a life, unless it has ended: the next call greets the host as one that was never met, for it may be another process, which
+// lost what it was told.
+func (h *Host) lose(life int) {
 	h.mu.Lock()
-	met := h.met
-	h.mu.Unlock()
+	defer h.mu.Unlock()
+	if h.life == life {
+		h.life++
+	}
+}
+
+// greeted returns the present life, and whether the host was greeted in it.
+func (h *Host) greeted() (life int, met bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.life, h.met == h.life
+}
+
+// greet makes sure that the host is the one that is meant, and that tokens are above what it has seen and not below its floor. It
+// returns the life that this holds for, and costs nothing while the connection has been greeted.
+func (h *Host) greet(ctx context.Context) (life int, err error) {
+	life, met := h.greeted()
 	if met {
-		return nil
+		return life, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, greetTime)
 	defer cancel()
+	select {
+	case h.greeting <- struct{}{}:
+		defer func() { <-h.greeting }()
+	case <-ctx.Done():
+		return life, fault.Wrap(fault.Unavailable, fault.ReasonHostUnreachable, "the host at "+h.config.Address+" does not answer", ctx.Err())
+	}
+	if life, met = h.greeted(); met {
+		return life, nil
+	}
 	info, err := h.client.Info(ctx, &tmuxdv1.InfoRequest{})
 	if err != nil {
-		return err
+		return life, err
 	}
 	if h.config.Name != "" && info.GetHost() != h.config.Name {
-		return fault.Newf(fault.Unavailable, fault.ReasonHostUnreachable, "the host at %s says that it is %q, and %q is configured",
+		return life, fault.Newf(fault.Unavailable, fault.ReasonHostUnreachable, "the host at %s says that it is %q, and %q is configured",
 			h.config.Address, plain(info.GetHost()), h.config.Name).WithRemedy("correct dispatcher.host.name or dispatcher.host.address")
 	}
-	if err := h.config.Tokens.RaiseToken(ctx, info.GetHighestFencingToken()); err != nil {
-		return fault.Wrap(fault.KindOf(err), fault.ReasonOf(err), "the fencing tokens could not be raised above the host's", err)
+	if err := h.fence(ctx, life, info); err != nil {
+		return life, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.met, h.name, h.harnesses = true, plain(info.GetHost()), map[string]bool{}
+	h.met, h.name, h.harnesses = life, plain(info.GetHost()), map[string]bool{}
 	for _, harness := range info.GetHarnesses() {
 		h.harnesses[harness.GetName()] = harness.GetResumes()
 	}
-	return nil
+	return life, nil
 }
 
 // Name returns the host's name; empty when it is neither configured nor learned yet.
@@ -183,10 +220,13 @@ func (h *Host) Resumes(harness string) (resumes, known bool) {
 	return resumes, known
 }
 
-// failed looks at the error of a call: after one that may mean another connection, another host process or an unknown token, the
-// host is greeted again.
-func (h *Host) failed(err error) error {
-	if slices.Contains([]fault.Kind{fault.Unavailable, fault.Fenced}, fault.KindOf(err)) {
+// failed looks at the error of a call that was made in a life of the host: after one that may mean another connection, another host
+// process or an unknown token, the host is greeted again.
+func (h *Host) failed(life int, err error) error {
+	switch {
+	case fault.ReasonOf(err) == fault.ReasonHostUnreachable:
+		h.lose(life)
+	case slices.Contains([]fault.Kind{fault.Unavailable, fault.Fenced}, fault.KindOf(err)):
 		h.forget()
 	}
 	return err

@@ -73,18 +73,26 @@ func (d *tmuxd) Paste(ctx context.Context, r *tmuxdv1.PasteRequest) (*tmuxdv1.Pa
 	return d.paste, d.answer(ctx, r)
 }
 
-// tokens remembers what it was raised above.
+// tokens is a sequence that remembers what it was raised above.
 type tokens struct {
-	mu  sync.Mutex
-	got []int64
-	err error
+	mu   sync.Mutex
+	last int64
+	got  []int64
+	err  error
 }
 
-func (s *tokens) RaiseToken(_ context.Context, above int64) error {
+func (s *tokens) RaiseToken(_ context.Context, above int64) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.got = append(s.got, above)
-	return s.err
+	s.got, s.last = append(s.got, above), max(s.last, above)+1
+	return s.last, s.err
+}
+
+// set makes the sequence end at a token, as a restored database does.
+func (s *tokens) set(last int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = last
 }
 
 func (s *tokens) raised() []int64 {
@@ -102,7 +110,7 @@ func newTmuxd() *tmuxd {
 	}
 }
 
-func serve(t *testing.T, d *tmuxd) (addr string, stop func()) {
+func serve(t *testing.T, d tmuxdv1.TmuxdServiceServer) (addr string, stop func()) {
 	server := rpc.NewServer(rpc.Options{})
 	tmuxdv1.RegisterTmuxdServiceServer(server, d)
 	return rpctest.ServeUntil(t, server)
@@ -330,13 +338,19 @@ func TestHost_IsNotUsedWhileTokensCannotBeRaised(t *testing.T) {
 	}
 }
 
+// met says whether the host has been greeted.
+func met(h *Host) bool {
+	_, met := h.greeted()
+	return met
+}
+
 func TestWatch_GreetsBeforeAnybodyAsks(t *testing.T) {
 	d := newTmuxd()
 	h := reach(t, d)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- h.Watch(ctx) }()
-	for limit := time.Now().Add(20 * time.Second); len(h.config.Tokens.(*tokens).raised()) == 0; time.Sleep(time.Millisecond) {
+	for limit := time.Now().Add(20 * time.Second); !met(h); time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatal("the host was not greeted")
 		}

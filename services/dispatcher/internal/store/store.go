@@ -123,17 +123,20 @@ func (s *Store) Release(ctx context.Context, workItem string, l lease.Lease) err
 	return db.Fault(err)
 }
 
-// RaiseToken makes every later token greater than above. Nobody takes a lease meanwhile: a sequence alone could be set back
-// between being read and being set.
-func (s *Store) RaiseToken(ctx context.Context, above int64) error {
-	return db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+// RaiseToken makes every later token greater than above, and draws one that no lease has: all before it are lower, all after it higher.
+// Nobody takes a lease meanwhile: a sequence alone could be set back between being read and being set.
+func (s *Store) RaiseToken(ctx context.Context, above int64) (drawn int64, err error) {
+	err = db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "lock table dispatcher.leases in share row exclusive mode"); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `select setval('dispatcher.fencing_token', greatest($1::bigint, last_value))
-			from dispatcher.fencing_token where last_value <= $1`, above)
-		return err
+		if _, err := tx.Exec(ctx, `select setval('dispatcher.fencing_token', greatest($1::bigint, last_value))
+			from dispatcher.fencing_token where last_value <= $1`, above); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, "select nextval('dispatcher.fencing_token')").Scan(&drawn)
 	})
+	return drawn, err
 }
 
 // one runs a statement that returns a row at most; none is fault.NotFound.

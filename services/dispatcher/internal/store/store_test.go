@@ -182,7 +182,7 @@ func TestTakeLease_TokensOnlyGrow(t *testing.T) {
 		})
 	}
 	for above := range int64(20) {
-		if err := s.RaiseToken(t.Context(), above*10); err != nil {
+		if _, err := s.RaiseToken(t.Context(), above*10); err != nil {
 			t.Error(err)
 		}
 	}
@@ -218,17 +218,34 @@ func TestTakeLease_AgreesWithTheRule(t *testing.T) {
 
 func TestRaiseToken_OnlyRaises(t *testing.T) {
 	s, _ := newStore(t)
+	var before int64
 	for _, above := range []int64{0, 1, 41, 7} {
-		if err := s.RaiseToken(t.Context(), above); err != nil {
-			t.Fatal(err)
+		drawn, err := s.RaiseToken(t.Context(), above)
+		if err != nil || drawn <= above || drawn <= before {
+			t.Errorf("above %d and after %d comes %d, %v", above, before, drawn, err)
 		}
-		l, _, err := s.TakeLease(t.Context(), item, "a")
-		if err != nil || l.Token <= above {
-			t.Errorf("above %d comes %d, %v", above, l.Token, err)
+		if before = take(t, s, "a").Token; before <= drawn {
+			t.Errorf("after %d was drawn, a lease has %d", drawn, before)
 		}
 	}
-	if l := take(t, s, "a"); l.Token <= 42 {
-		t.Errorf("a lower host took the sequence back to %d", l.Token)
+	if before <= 42 {
+		t.Errorf("a lower host took the sequence back to %d", before)
+	}
+}
+
+// A database that was restored gives tokens again that were given before. The host's highest takes the sequence above them all.
+func TestRaiseToken_MakesUpForASequenceThatWasSetBack(t *testing.T) {
+	s, pool := newStore(t)
+	if _, err := s.RaiseToken(t.Context(), 500); err != nil {
+		t.Fatal(err)
+	}
+	seen := take(t, s, "a").Token
+	if _, err := pool.Exec(t.Context(), "select setval('dispatcher.fencing_token', 3)"); err != nil {
+		t.Fatal(err)
+	}
+	drawn, err := s.RaiseToken(t.Context(), seen)
+	if l := take(t, s, "a"); err != nil || drawn <= seen || l.Token <= drawn {
+		t.Errorf("after %d: drawn %d, leased %d, %v", seen, drawn, l.Token, err)
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package disk keeps what outlives a session and tmuxd itself: which incarnation a target had last, how far each delivery came
-// (the journal), and the files that tmuxd and the wrapper of an agent tell each other through.
+// (the journal), which fencing tokens are too old, and the files that tmuxd and the wrapper of an agent tell each other through.
 //
 // It knows files and processes by their pid. It knows nothing of tmux, and decides nothing.
 package disk
@@ -14,10 +14,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,9 +28,8 @@ type Dir struct {
 	root     string
 	execPath string
 	lock     *os.File
-
-	mu    sync.Mutex
-	token int64
+	token    *highWater
+	floor    *highWater
 }
 
 // Open makes or opens a state directory, for one tmuxd at a time. execPath is the wrapper's binary.
@@ -42,7 +37,7 @@ func Open(root, execPath string) (*Dir, error) {
 	if !filepath.IsAbs(root) {
 		return nil, fmt.Errorf("the state directory %q is not an absolute path", root)
 	}
-	for _, sub := range []string{"", "sessions", "records", "specs", "prompts", "journal"} {
+	for _, sub := range []string{"", "sessions", "records", "specs", "prompts", "journal", "tokens"} {
 		if err := os.MkdirAll(filepath.Join(root, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("cannot make the state directory: %w", err)
 		}
@@ -63,7 +58,10 @@ func Open(root, execPath string) (*Dir, error) {
 		return nil, fmt.Errorf("another tmuxd uses the state directory %s: two on one directory would act on the same sessions", root)
 	}
 	d := &Dir{root: root, execPath: execPath, lock: lock}
-	if d.token, err = d.readToken(); err != nil {
+	if d.token, err = openHighWater(d.path("token.json")); err == nil {
+		d.floor, err = openHighWater(d.path("floor.json"))
+	}
+	if err != nil {
 		lock.Close()
 		return nil, err
 	}
@@ -84,7 +82,9 @@ func (d *Dir) path(parts ...string) string {
 func (d *Dir) Recall(target string) (host.Memory, bool, error) {
 	data, err := os.ReadFile(d.path("sessions", target+".json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return host.Memory{}, false, nil
+		// What is left of one that was forgotten is the token that still binds.
+		token, err := d.retired(target)
+		return host.Memory{Token: token}, false, err
 	}
 	if err != nil {
 		return host.Memory{}, false, err
@@ -125,42 +125,6 @@ func process(p wrapper.Process) session.Process {
 		return session.ProcessAlive
 	}
 	return session.ProcessGone
-}
-
-// Token returns the highest fencing token seen on this host.
-func (d *Dir) Token() int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.token
-}
-
-// RaiseToken stores a higher token. A lower one changes nothing.
-func (d *Dir) RaiseToken(token int64) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if token <= d.token {
-		return nil
-	}
-	if err := wrapper.WriteJSON(d.path("token.json"), token); err != nil {
-		return err
-	}
-	d.token = token
-	return nil
-}
-
-func (d *Dir) readToken() (int64, error) {
-	data, err := os.ReadFile(d.path("token.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	token, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%s holds no fencing token: %w", d.path("token.json"), err)
-	}
-	return token, nil
 }
 
 // line is the form of a journal entry.
@@ -213,30 +177,47 @@ func syncDir(path string) error {
 
 // Entries returns the entries of one delivery, oldest first.
 func (d *Dir) Entries(target, id string) ([]host.Entry, error) {
-	f, err := os.Open(d.path("journal", target+".jsonl"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
 	var out []host.Entry
-	scan := bufio.NewScanner(f)
-	scan.Buffer(nil, 1<<20)
-	for scan.Scan() {
-		var l line
-		if json.Unmarshal(scan.Bytes(), &l) != nil || l.ID != id {
-			continue
+	err := d.scan(target, func(l line) error {
+		if l.ID != id {
+			return nil
 		}
 		phase, known := session.ParsePhase(l.Phase)
 		if !known {
-			return nil, fmt.Errorf("the journal of %s has the phase %q, which this version does not know", target, l.Phase)
+			return fmt.Errorf("the journal of %s has the phase %q, which this version does not know", target, l.Phase)
 		}
 		out = append(out, host.Entry{Time: l.Time, ID: l.ID, Phase: phase, Stamp: l.Stamp, Harness: l.Harness,
 			Conversation: l.Conversation, Directory: l.Directory})
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	return out, scan.Err()
+	return out, nil
+}
+
+// scan calls f with each line of a target's journal, oldest first, until it fails. Torn ones are passed over.
+func (d *Dir) scan(target string, f func(line) error) error {
+	file, err := os.Open(d.path("journal", target+".jsonl"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	scan := bufio.NewScanner(file)
+	scan.Buffer(nil, 1<<20)
+	for scan.Scan() {
+		var l line
+		if json.Unmarshal(scan.Bytes(), &l) != nil {
+			continue
+		}
+		if err := f(l); err != nil {
+			return err
+		}
+	}
+	return scan.Err()
 }
 
 func (d *Dir) spec(stamp string) string   { return d.path("specs", stamp+".json") }
@@ -262,48 +243,6 @@ func (d *Dir) Revoke(stamp string) bool { return os.Remove(d.spec(stamp)) == nil
 
 // Discard removes a prompt that nobody read.
 func (d *Dir) Discard(stamp string) { _ = os.Remove(d.prompt(stamp)) }
-
-// keepRecords is how many records of a target's earlier incarnations are kept: the journal may still ask for them.
-const keepRecords = 20
-
-// prune removes the oldest records of a target.
-func (d *Dir) prune(target string) {
-	paths, _ := filepath.Glob(d.record(target, "*"))
-	if len(paths) <= keepRecords {
-		return
-	}
-	age := func(path string) time.Time {
-		info, err := os.Stat(path)
-		if err != nil {
-			return time.Time{}
-		}
-		return info.ModTime()
-	}
-	slices.SortFunc(paths, func(a, b string) int { return age(a).Compare(age(b)) })
-	for _, path := range paths[:len(paths)-keepRecords] {
-		_ = os.Remove(path)
-	}
-}
-
-// Ran returns what the wrapper recorded of an incarnation.
-func (d *Dir) Ran(target, stamp string) (host.Ran, error) {
-	r, err := wrapper.ReadRecord(d.record(target, stamp))
-	if err == nil && !r.Ended() && process(r.Wrapper) == session.ProcessGone {
-		// It may have written its last record and ended between the two looks.
-		r, err = wrapper.ReadRecord(d.record(target, stamp))
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return host.Ran{Process: session.ProcessNone}, nil
-	}
-	if err != nil {
-		return host.Ran{Process: session.ProcessUnclear}, err
-	}
-	out := host.Ran{Known: true, Process: process(r.Wrapper), Reached: r.ReachedHarness(), Ended: r.Ended(), Detail: r.Detail}
-	if r.State == wrapper.Exited || r.State == wrapper.Signaled {
-		out.Exit = host.Exit{Known: true, Signal: r.Signal, Code: r.Code, At: r.EndedAt}
-	}
-	return out, nil
-}
 
 // Transcripts calls match with the lines of the files that a pattern names and that changed after since, until it returns false.
 func (d *Dir) Transcripts(pattern string, since time.Time, match func([]byte) bool) error {

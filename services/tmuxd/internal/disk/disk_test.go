@@ -179,11 +179,14 @@ func TestRan_ReadsWhatTheWrapperWrote(t *testing.T) {
 		wrapper.Launching:    {Known: true, Process: session.ProcessAlive, Reached: true},
 		wrapper.Running:      {Known: true, Process: session.ProcessAlive, Reached: true},
 		wrapper.Exited:       {Known: true, Process: session.ProcessAlive, Reached: true, Ended: true, Exit: host.Exit{Known: true, Code: 7}},
-		wrapper.Signaled:     {Known: true, Process: session.ProcessAlive, Reached: true, Ended: true, Exit: host.Exit{Known: true, Code: 7, Signal: 9}},
+		wrapper.Signaled:     {Known: true, Process: session.ProcessAlive, Reached: true, Ended: true, Exit: host.Exit{Known: true, Signal: 9}},
 		wrapper.LaunchFailed: {Known: true, Process: session.ProcessAlive, Ended: true},
 	} {
-		rec := wrapper.Record{Stamp: "s1", State: state, Wrapper: self, Code: 7}
-		if state == wrapper.Signaled {
+		rec := wrapper.Record{Stamp: "s1", State: state, Wrapper: self}
+		switch state {
+		case wrapper.Exited:
+			rec.Code = 7
+		case wrapper.Signaled:
 			rec.Signal = 9
 		}
 		if err := wrapper.WriteRecord(d.record(target, "s1"), rec); err != nil {

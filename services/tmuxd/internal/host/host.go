@@ -20,7 +20,6 @@ import (
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/workitem"
-	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 )
 
@@ -34,6 +33,8 @@ type Config struct {
 	MakeDirectory bool
 	// Width and Height are the size of a pane that nobody looks at.
 	Width, Height int
+	// Sweep is how often Watch looks after what it cannot wait for; zero means every minute.
+	Sweep time.Duration
 }
 
 // Deps are what a Host works with.
@@ -42,6 +43,8 @@ type Deps struct {
 	Disk   Disk
 	Table  harness.Table
 	Logger *slog.Logger
+	// Processes tells of the ends of the sessions' processes. Without it nothing is served from what was seen earlier.
+	Processes Processes
 	// Now is the wall clock, for records and deadlines that tmux reads.
 	Now func() time.Time
 	// Getenv looks a variable up in tmuxd's environment.
@@ -54,6 +57,11 @@ type Host struct {
 	cfg   Config
 	mu    sync.Mutex
 	slots map[string]*slot
+
+	// What readers see, and what is told of it. Nothing that acts reads these.
+	snapshot *snapshot
+	feed     *feed
+	watcher  *watcher
 }
 
 // slot is what a Host holds of a target.
@@ -65,10 +73,11 @@ type slot struct {
 
 // New returns a host.
 func New(c Config, d Deps) *Host {
-	return &Host{Deps: d, cfg: c, slots: map[string]*slot{}}
+	return &Host{Deps: d, cfg: c, slots: map[string]*slot{}, snapshot: newSnapshot(d.Now), feed: newFeed(random("b")), watcher: newWatcher()}
 }
 
-// acquire waits for the turn to mutate a target. Waiters are served in order.
+// acquire waits for the turn to mutate a target. Waiters are served in order. What readers saw before the turn is not served any more, and
+// what is there after it is looked at.
 func (h *Host) acquire(ctx context.Context, target string) (s *slot, release func(), err error) {
 	h.mu.Lock()
 	s, ok := h.slots[target]
@@ -80,7 +89,12 @@ func (h *Host) acquire(ctx context.Context, target string) (s *slot, release fun
 	h.mu.Unlock()
 	select {
 	case <-s.turn:
-		return s, func() { s.turn <- struct{}{} }, nil
+		acted := h.snapshot.act(target)
+		return s, func() {
+			acted()
+			s.turn <- struct{}{}
+			h.attend(target)
+		}, nil
 	case <-ctx.Done():
 		return nil, nil, fault.Wrap(fault.Unavailable, fault.ReasonDeadline, "another act on this session took too long", ctx.Err())
 	}
@@ -115,32 +129,6 @@ func (h *Host) advance(ctx context.Context, s *slot, target string) error {
 		return silence(err)
 	}
 	s.generation = g
-	return nil
-}
-
-// fence refuses a token older than one already seen for the target, and remembers a newer one.
-func (h *Host) fence(s sight, token int64) error {
-	if token <= 0 {
-		return fault.New(fault.Invalid, fault.ReasonBadArgument, "a fencing token above zero is required").
-			WithRemedy("take the one of the lease under which this is done; by hand, any number above those used before")
-	}
-	seen := s.memory.Token
-	if s.pane != nil {
-		seen = max(seen, s.pane.Fence)
-	}
-	if token < seen {
-		return fault.Newf(fault.Fenced, fault.ReasonOlderToken, "the fencing token %d is older than %d, which this session has seen", token, seen)
-	}
-	if err := h.Disk.RaiseToken(token); err != nil {
-		return storage(err)
-	}
-	failpoint.Hit("tmuxd.fence.raised")
-	// A token that was seen binds, whatever comes of the act.
-	if m := s.remembered(token); m != s.memory {
-		if err := h.Disk.Remember(m); err != nil {
-			return storage(err)
-		}
-	}
 	return nil
 }
 

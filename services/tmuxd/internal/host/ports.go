@@ -32,6 +32,9 @@ type Tmux interface {
 	// Clear ends the session, if it still is this incarnation and every pane of it is dead.
 	Clear(ctx context.Context, target string, g Guard) (bool, error)
 	Terminals
+	Lister
+	Reader
+	Ender
 }
 
 // Terminals is the part of Tmux that reaches around its commands.
@@ -194,8 +197,11 @@ type Created struct {
 // Disk keeps what outlives a session and tmuxd itself.
 type Disk interface {
 	Memories
+	Roster
+	Floors
 	Journal
 	Runs
+	Ends
 	// Transcripts calls match with the lines of the files that a pattern (as in path/filepath) names and that changed after since,
 	// until it returns false.
 	Transcripts(pattern string, since time.Time, match func(line []byte) bool) error
@@ -282,7 +288,7 @@ type Run struct {
 type Ran struct {
 	// Known is false when there is no record.
 	Known bool
-	// Process says whether the wrapper lives.
+	// Process says whether anything of it lives: the wrapper, the harness, or what that started.
 	Process session.Process
 	// Reached is true when the harness was started, so that it may have read its prompt.
 	Reached bool

@@ -31,6 +31,8 @@ type Status struct {
 	// Harness, Conversation and Directory belong to the incarnation; empty when not known.
 	Harness, Conversation, Directory string
 	Exit                             Exit
+	// Lost is true when the session is gone and nothing recorded how its agent ended: after a reboot, for example.
+	Lost bool
 	// Phase is that of the delivery that was asked for.
 	Phase             session.Phase
 	JournalUnreadable bool
@@ -51,16 +53,18 @@ type sight struct {
 	why   string
 }
 
-// State says what is known of a session, and of one delivery at it (deliveryID may be empty). It changes nothing.
+// State says what is known of a session now, and of one delivery at it (deliveryID may be empty). It changes nothing. A delivery's phase is
+// in the session's ring or in the journal, and an act follows from it: it always takes a look of its own.
 func (h *Host) State(ctx context.Context, item workitem.Ref, deliveryID string) (Status, error) {
-	s := h.look(ctx, item)
-	out := s.status()
 	if deliveryID == "" {
-		return out, nil
+		st, _, err := h.StateWithin(ctx, item, 0)
+		return st, err
 	}
 	if !session.ValidDeliveryID(deliveryID) {
 		return Status{}, badDeliveryID(deliveryID)
 	}
+	s, _ := h.seen(ctx, item)
+	out := s.status()
 	phase, err := h.phase(s, deliveryID)
 	out.Phase, out.JournalUnreadable = phase, err != nil
 	return out, nil
@@ -210,6 +214,9 @@ func (s *sight) status() Status {
 	}
 	if s.state == session.Dead || s.state == session.Absent {
 		out.Exit = s.exit()
+		if s.state == session.Absent && s.ran.Reached && !s.ran.Ended {
+			out.Lost, out.Detail = true, s.why+"; it is lost: nothing recorded how its agent ended"
+		}
 		if !s.ran.Reached {
 			out.Conversation = "" // it never began: there is nothing to resume
 		}

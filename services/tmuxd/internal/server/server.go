@@ -5,7 +5,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -20,16 +19,6 @@ import (
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
-
-// Facts are what Info tells of a host.
-type Facts struct {
-	Host, Version, TmuxVersion, StateDir string
-	Harnesses                            []*tmuxdv1.HarnessInfo
-	// HighestToken returns the highest fencing token seen.
-	HighestToken func() int64
-	// Storage says why nothing can be written; nil when it can.
-	Storage func() error
-}
 
 // Server implements tmuxdv1.TmuxdServiceServer.
 type Server struct {
@@ -52,15 +41,33 @@ func (s *Server) SessionState(ctx context.Context, req *tmuxdv1.SessionStateRequ
 	if err != nil {
 		return nil, err
 	}
-	st, err := s.host.State(ctx, item, req.GetDeliveryId())
+	st, age, err := s.state(ctx, item, req)
 	if err != nil {
 		return nil, err
 	}
-	return &tmuxdv1.SessionStateResponse{
+	out := &tmuxdv1.SessionStateResponse{
 		Target: st.Target, State: stateOf[st.State], Flags: flagsOf(st.Flags), Incarnation: incarnationOf(st.Incarnation),
 		Harness: st.Harness, ConversationId: st.Conversation, Directory: st.Directory, Exit: exitOf(st), Detail: st.Detail,
 		SocketPath: s.socket(st.Target), DeliveryPhase: phaseOf[st.Phase], JournalUnreadable: st.JournalUnreadable,
-	}, nil
+	}
+	if age > 0 {
+		out.Age = durationpb.New(age)
+	}
+	return out, nil
+}
+
+// state answers from what was seen lately where the caller allows it. The phase of a delivery needs the session's ring or the journal, so it
+// is never answered from there.
+func (s *Server) state(ctx context.Context, item workitem.Ref, req *tmuxdv1.SessionStateRequest) (host.Status, time.Duration, error) {
+	maxAge := req.GetMaxStaleness()
+	if maxAge != nil && (maxAge.CheckValid() != nil || maxAge.AsDuration() < 0) {
+		return host.Status{}, 0, fault.New(fault.Invalid, fault.ReasonBadArgument, "max_staleness is not a duration of zero or more")
+	}
+	if req.GetDeliveryId() != "" {
+		st, err := s.host.State(ctx, item, req.GetDeliveryId())
+		return st, 0, err
+	}
+	return s.host.StateWithin(ctx, item, maxAge.AsDuration())
 }
 
 // Spawn starts a session.
@@ -167,18 +174,6 @@ func pasted(r host.PasteResult) *tmuxdv1.PasteResponse {
 		out.Verdict = &tmuxdv1.PasteResponse_Unconfirmed{Unconfirmed: &tmuxdv1.Unconfirmed{Detail: r.Detail, Phase: phaseOf[r.Phase]}}
 	}
 	return out
-}
-
-// Info tells the host's facts.
-func (s *Server) Info(context.Context, *tmuxdv1.InfoRequest) (*tmuxdv1.InfoResponse, error) {
-	out := &tmuxdv1.InfoResponse{
-		Host: s.facts.Host, Version: s.facts.Version, TmuxVersion: s.facts.TmuxVersion, Harnesses: s.facts.Harnesses,
-		StateDir: s.facts.StateDir, HighestFencingToken: s.facts.HighestToken(),
-	}
-	if err := s.facts.Storage(); err != nil {
-		out.RefusesMutations = fmt.Sprintf("the state directory cannot be written: %v", err)
-	}
-	return out, nil
 }
 
 func bad(field, what string) error {

@@ -1,0 +1,128 @@
+package wrapper
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Process names a process for good: a pid alone is used again.
+type Process struct {
+	Pid int `json:"pid"`
+	// Start is the start time in clock ticks since boot, as the kernel gives it.
+	Start uint64 `json:"start"`
+	// Boot is the id of the boot in which pid and start are meant.
+	Boot string `json:"boot"`
+}
+
+// Self returns the calling process.
+func Self() (Process, error) { return Find(os.Getpid()) }
+
+// Find returns the process that has this pid now. The error is fs.ErrNotExist when there is none.
+func Find(pid int) (Process, error) {
+	s, err := readStat(pid)
+	if err != nil {
+		return Process{}, err
+	}
+	boot, err := bootID()
+	if err != nil {
+		return Process{}, err
+	}
+	return Process{Pid: pid, Start: s.start, Boot: boot}, nil
+}
+
+// ChildOf returns the process that has this pid now, if it is a child of another: as long as that does not reap it, nobody else has its pid.
+// The error is fs.ErrNotExist when there is none.
+func ChildOf(parent, pid int) (Process, error) {
+	s, err := readStat(pid)
+	if err != nil {
+		return Process{}, err
+	}
+	if s.parent != parent {
+		return Process{}, fmt.Errorf("process %d is no child of %d: %w", pid, parent, fs.ErrNotExist)
+	}
+	boot, err := bootID()
+	return Process{Pid: pid, Start: s.start, Boot: boot}, err
+}
+
+// Alive reports whether the process lives. An error means that it cannot be told. A zombie has ended.
+func (p Process) Alive() (bool, error) {
+	if p.Pid <= 0 {
+		return false, nil
+	}
+	boot, err := bootID()
+	if err != nil {
+		return false, err
+	}
+	if boot != p.Boot {
+		return false, nil
+	}
+	s, err := readStat(p.Pid)
+	if gone(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return s.start == p.Start && !s.ended(), nil
+}
+
+// Signal signals the process, and never another one that was given its pid. That it is gone is no error.
+func (p Process) Signal(sig syscall.Signal) error {
+	if p.Pid <= 0 {
+		return nil
+	}
+	// With a kernel that has pidfds (5.4 and later) the handle names one process for good; which one, its start says afterwards.
+	handle, err := os.FindProcess(p.Pid)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = handle.Release() }()
+	if alive, err := p.Alive(); err != nil || !alive {
+		return err
+	}
+	if err := handle.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("cannot signal process %d: %w", p.Pid, err)
+	}
+	return nil
+}
+
+// stat is what the kernel says of a process.
+type stat struct {
+	parent int
+	start  uint64
+	state  byte
+}
+
+func (s stat) ended() bool { return s.state == 'Z' || s.state == 'X' }
+
+// readStat reads /proc. The command name in the line may hold anything, so fields count from its last bracket.
+func readStat(pid int) (stat, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return stat{}, err
+	}
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	if len(fields) < 20 {
+		return stat{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+	}
+	s := stat{state: fields[0][0]}
+	if s.parent, err = strconv.Atoi(fields[1]); err != nil {
+		return stat{}, err
+	}
+	s.start, err = strconv.ParseUint(fields[19], 10, 64)
+	return s, err
+}
+
+// gone reports whether an error says that there is no such process.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
+
+func bootID() (string, error) {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(data)), err
+}

@@ -1,0 +1,226 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/session"
+)
+
+func seenAs(target string, state session.State, at int64) Summary {
+	return Summary{Status: Status{Target: target, State: state, Incarnation: Incarnation{Stamp: "s1"}}, SeenAt: time.Unix(at, 0)}
+}
+
+// text writes a step as a test names it.
+func text(s Step) string {
+	switch {
+	case s.Session != nil:
+		return s.Session.Target + " " + s.Session.State.String()
+	case s.CaughtUp:
+		return "caught up"
+	case s.MassDeath != nil:
+		return fmt.Sprintf("mass death of %d", s.MassDeath.Sessions)
+	}
+	return fmt.Sprintf("missed %d", s.Missed)
+}
+
+var errEnough = errors.New("enough")
+
+// read follows from a cursor until it was told count steps, and returns them and the last cursor. between is called after each.
+func read(t *testing.T, h *Host, cursor string, count int, between func(n int)) (steps []string, last string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err := h.Follow(ctx, cursor, func(s Step) error {
+		steps, last = append(steps, text(s)), s.Cursor
+		if between != nil {
+			between(len(steps))
+		}
+		if len(steps) == count {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		t.Fatalf("%v after %q", err, steps)
+	}
+	return steps, last
+}
+
+func expect(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if strings.Join(got, ", ") != strings.Join(want, ", ") {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+func TestFollow_BeginsWithWhatIsKnownAndGoesOnWithWhatChanges(t *testing.T) {
+	t.Parallel()
+	h := New(Config{}, Deps{Now: time.Now})
+	h.feed.tell(seenAs("a", session.Live, 1))
+	h.feed.tell(seenAs("b", session.Live, 1))
+	h.feed.tell(seenAs("a", session.Dead, 2))
+	h.feed.raise(MassDeath{Sessions: 9}) // of the past: it is told to whoever follows, not to whoever begins
+	got, _ := read(t, h, "", 4, func(n int) {
+		if n == 3 {
+			h.feed.tell(seenAs("b", session.Dead, 2))
+		}
+	})
+	expect(t, got, "b live", "a dead", "caught up", "b dead")
+}
+
+func TestFollow_TheSameSeenAgainIsNoChange(t *testing.T) {
+	t.Parallel()
+	h := New(Config{}, Deps{Now: time.Now})
+	first, again := seenAs("a", session.Dead, 1), seenAs("a", session.Dead, 2)
+	// The same moment, as two readings of a file give it.
+	first.Exit = Exit{Known: true, At: time.Unix(7, 0).In(time.FixedZone("", 3600))}
+	again.Exit = Exit{Known: true, At: time.Unix(7, 0).In(time.FixedZone("", 3600))}
+	h.feed.tell(first)
+	h.feed.tell(again)
+	if h.feed.last != 1 || !h.feed.known["a"].session.SeenAt.Equal(time.Unix(2, 0)) {
+		t.Errorf("change %d, seen at %v", h.feed.last, h.feed.known["a"].session.SeenAt)
+	}
+	again.Exit.Code, again.SeenAt = 1, time.Unix(3, 0)
+	h.feed.tell(again)
+	if h.feed.last != 2 {
+		t.Error("another exit code is no change")
+	}
+}
+
+func TestFollow_WhatWasSeenEarlierIsPassedOver(t *testing.T) {
+	t.Parallel()
+	h := New(Config{}, Deps{Now: time.Now})
+	h.feed.tell(seenAs("a", session.Live, 1))
+	h.feed.doubt("a", "s1", time.Unix(5, 0))
+	// A look that began before the process ended, and came to its end after that.
+	h.feed.tell(seenAs("a", session.Live, 4))
+	if state := h.feed.known["a"].session.State; state != session.Unknown {
+		t.Errorf("told as %v", state)
+	}
+	if ended, at := h.feed.tell(seenAs("a", session.Dead, 6)); !ended || !at.Equal(time.Unix(5, 0)) {
+		t.Errorf("the end is not counted, or was at %v", at)
+	}
+	if ended, _ := h.feed.tell(seenAs("a", session.Absent, 7)); ended {
+		t.Error("the end is counted twice")
+	}
+}
+
+func TestFollow_WhatIsForgottenIsToldToWhoeverFollowsAndToNobodyElse(t *testing.T) {
+	t.Parallel()
+	h := New(Config{}, Deps{Now: time.Now})
+	h.feed.tell(seenAs("a", session.Dead, 1))
+	_, cursor := read(t, h, "", 2, nil)
+	h.feed.forget(seenAs("a", session.Absent, 2))
+	h.feed.forget(seenAs("a", session.Absent, 3))
+	h.feed.forget(seenAs("b", session.Absent, 3)) // it was never known
+	got, _ := read(t, h, cursor, 2, nil)
+	expect(t, got, "a absent", "caught up")
+	got, _ = read(t, h, "", 1, nil)
+	expect(t, got, "caught up")
+	if page, more := h.List("", 10); len(page) != 0 || more || len(h.feed.among(session.Dead, session.Absent)) != 1 {
+		t.Errorf("%v", page)
+	}
+	h.feed.tell(seenAs("a", session.Live, 4))
+	if page, _ := h.List("", 10); len(page) != 1 {
+		t.Errorf("%v", page)
+	}
+}
+
+func TestFollow_ResumesBehindACursor(t *testing.T) {
+	t.Parallel()
+	h := New(Config{}, Deps{Now: time.Now})
+	h.feed.tell(seenAs("a", session.Live, 1))
+	h.feed.tell(seenAs("b", session.Live, 1))
+	_, cursor := read(t, h, "", 3, nil)
+	h.feed.tell(seenAs("b", session.Dead, 2))
+	h.feed.raise(MassDeath{Sessions: 9})
+	got, _ := read(t, h, cursor, 3, nil)
+	expect(t, got, "b dead", "mass death of 9", "caught up")
+
+	later := New(Config{}, Deps{Now: time.Now}) // the next life of tmuxd
+	later.feed.tell(seenAs("c", session.Live, 1))
+	got, _ = read(t, later, cursor, 2, nil)
+	expect(t, got, "c live", "caught up")
+
+	life := h.feed.life
+	for _, bad := range []string{"x", ".1", life, life + ".", life + ".-1", life + ".99", life + ".1.2", "b.x"} {
+		if err := h.Follow(t.Context(), bad, func(Step) error { return errEnough }); fault.ReasonOf(err) != fault.ReasonBadArgument {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// A reader that takes long gets the number of what it missed, and each session once, as it is now.
+func TestFollow_ASlowReaderMissesWhatIsSupersededAndIsWaitedForByNobody(t *testing.T) {
+	t.Parallel()
+	h := New(Config{}, Deps{Now: time.Now})
+	h.feed.tell(seenAs("a", session.Live, 1))
+	h.feed.tell(seenAs("b", session.Live, 1))
+	got, _ := read(t, h, "", 6, func(n int) {
+		if n != 3 { // it hangs at the third step, while much happens
+			return
+		}
+		for i := range int64(500) {
+			h.feed.tell(seenAs("a", []session.State{session.Dead, session.Live}[i%2], 2+i))
+		}
+		h.feed.tell(seenAs("b", session.Dead, 2))
+	})
+	expect(t, got, "a live", "b live", "caught up", "missed 499", "a live", "b dead")
+}
+
+func TestFollow_EverySessionIsToldWhateverTheirNumber(t *testing.T) {
+	t.Parallel()
+	h := New(Config{}, Deps{Now: time.Now})
+	const count = 3*batchSize + 7
+	for i := range count {
+		h.feed.tell(seenAs(fmt.Sprint("t", i), session.Live, 1))
+	}
+	got, _ := read(t, h, "", count+1, nil)
+	for i, step := range got[:count] {
+		if step != fmt.Sprintf("t%d live", i) {
+			t.Fatalf("step %d is %s", i, step)
+		}
+	}
+	expect(t, got[count:], "caught up")
+}
+
+func TestFollow_EndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	h := New(Config{}, Deps{Now: time.Now})
+	ctx, cancel := context.WithCancel(t.Context())
+	err := h.Follow(ctx, "", func(s Step) error {
+		if s.CaughtUp {
+			cancel()
+		}
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestList_GoesOnBehindATarget(t *testing.T) {
+	t.Parallel()
+	h := New(Config{}, Deps{Now: time.Now})
+	for _, target := range []string{"c", "a", "d", "b"} {
+		h.feed.tell(seenAs(target, session.Live, 1))
+	}
+	page, more := h.List("", 3)
+	if len(page) != 3 || !more || page[0].Target != "a" || page[2].Target != "c" {
+		t.Errorf("%v %v", page, more)
+	}
+	// What comes and goes in between moves nothing.
+	h.feed.tell(seenAs("aa", session.Live, 1))
+	if page, more = h.List("c", 3); len(page) != 1 || more || page[0].Target != "d" {
+		t.Errorf("%v %v", page, more)
+	}
+	if n := h.Counts(); n != (Counts{Live: 5}) {
+		t.Errorf("%+v", n)
+	}
+}

@@ -1,0 +1,71 @@
+package host
+
+import (
+	"slices"
+	"time"
+
+	"muxpost.dev/muxpost/core/session"
+)
+
+// summary is the sight as it is told to whoever follows, with when it began.
+func (s *sight) summary(began time.Time) Summary {
+	out := Summary{WorkItem: s.item.String(), Status: s.status(), SeenAt: began}
+	if stamp := out.Incarnation.Stamp; stamp != "" && stamp == s.memory.Stamp {
+		out.StartedAt = s.memory.CreatedAt
+	}
+	return out
+}
+
+// List returns the sessions that are known, by target, from the first after a target on; more is true when there are others behind them.
+func (h *Host) List(after string, limit int) (page []Summary, more bool) {
+	f := h.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	targets := make([]string, 0, len(f.known))
+	for target, c := range f.known {
+		if target > after && !c.forgotten {
+			targets = append(targets, target)
+		}
+	}
+	slices.Sort(targets)
+	for _, target := range targets[:min(limit, len(targets))] {
+		page = append(page, f.known[target].session)
+	}
+	return page, len(targets) > limit
+}
+
+// among returns the targets of the sessions that are known in one of these states.
+func (f *feed) among(states ...session.State) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []string
+	for target, c := range f.known {
+		if slices.Contains(states, c.session.State) {
+			out = append(out, target)
+		}
+	}
+	return out
+}
+
+// Counts are the sessions that are known, by state.
+type Counts struct{ Live, Dead, Unknown int }
+
+// Counts counts the sessions that are known.
+func (h *Host) Counts() Counts {
+	f := h.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var n Counts
+	for _, c := range f.known {
+		switch c.session.State {
+		case session.Live:
+			n.Live++
+		case session.Dead:
+			n.Dead++
+		case session.Unknown:
+			n.Unknown++
+		case session.Absent:
+		}
+	}
+	return n
+}

@@ -1,0 +1,48 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
+)
+
+// Facts are what Info tells of a host.
+type Facts struct {
+	Host, Version, TmuxVersion, StateDir string
+	Harnesses                            []*tmuxdv1.HarnessInfo
+	// Storage says why nothing can be written; nil when it can.
+	Storage func() error
+	// Machine looks at the machine; nil leaves it out.
+	Machine func() Machine
+}
+
+// Machine is what a host has left. Zero means not known.
+type Machine struct {
+	// Load is the load average over one minute, CPUs the processors that tmuxd may use.
+	Load float64
+	CPUs int
+	// MemoryAvailable and StorageAvailable are bytes; the latter is where the state directory lies.
+	MemoryAvailable, StorageAvailable int64
+	// Warnings are what a person should repair, one line each.
+	Warnings []string
+}
+
+// Info tells the host's facts.
+func (s *Server) Info(context.Context, *tmuxdv1.InfoRequest) (*tmuxdv1.InfoResponse, error) {
+	fence, counts := s.host.Fence(), s.host.Counts()
+	out := &tmuxdv1.InfoResponse{
+		Host: s.facts.Host, Version: s.facts.Version, TmuxVersion: s.facts.TmuxVersion, Harnesses: s.facts.Harnesses,
+		StateDir: s.facts.StateDir, HighestFencingToken: fence.Highest, FencingFloor: fence.Floor,
+		Sessions: &tmuxdv1.SessionCounts{Live: int32(counts.Live), Dead: int32(counts.Dead), Unknown: int32(counts.Unknown)},
+	}
+	if s.facts.Machine != nil {
+		m := s.facts.Machine()
+		out.Load_1M, out.Cpus, out.MemoryAvailableBytes, out.StorageAvailableBytes = m.Load, int32(m.CPUs), m.MemoryAvailable, m.StorageAvailable
+		out.Warnings = m.Warnings
+	}
+	if err := s.facts.Storage(); err != nil {
+		out.RefusesMutations = fmt.Sprintf("the state directory cannot be written: %v", err)
+	}
+	return out, nil
+}

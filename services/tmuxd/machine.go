@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"muxpost.dev/muxpost/services/tmuxd/internal/server"
+)
+
+// surroundings are what the machine is looked at for.
+type surroundings struct{ tmuxVersion, stateDir string }
+
+// machine looks at the machine: what is left on it, and what a person should repair.
+func (s surroundings) machine() server.Machine {
+	m := server.Machine{CPUs: runtime.GOMAXPROCS(0), Warnings: s.warnings()}
+	if fields := strings.Fields(read("/proc/loadavg")); len(fields) > 0 {
+		m.Load, _ = strconv.ParseFloat(fields[0], 64)
+	}
+	for line := range strings.Lines(read("/proc/meminfo")) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "MemAvailable:" {
+			kib, _ := strconv.ParseInt(fields[1], 10, 64)
+			m.MemoryAvailable = kib << 10
+		}
+	}
+	var fs unix.Statfs_t
+	if unix.Statfs(s.stateDir, &fs) == nil {
+		m.StorageAvailable = int64(fs.Bavail) * fs.Bsize
+	}
+	return m
+}
+
+func (s surroundings) warnings() []string {
+	var out []string
+	for _, w := range []string{oldTmux(s.tmuxVersion), noLinger(read("/proc/self/cgroup"), "/var/lib/systemd/linger"), fleeting(s.stateDir)} {
+		if w != "" {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// oldTmux warns of a tmux that ends with all its sessions when something is pasted into a dead pane.
+func oldTmux(version string) string {
+	digits, _, _ := strings.Cut(strings.TrimLeft(version, "abcdefghijklmnopqrstuvwxyz -"), "-")
+	major, rest, _ := strings.Cut(digits, ".")
+	minor := strings.TrimRight(rest, "abcdefghijklmnopqrstuvwxyz")
+	a, errA := strconv.Atoi(major)
+	b, errB := strconv.Atoi(minor)
+	if errA != nil || errB != nil || a > 3 || a == 3 && b >= 4 {
+		return ""
+	}
+	return version + " is older than 3.4: pasting into a dead pane ends its whole server. muxpost never does, for its guards look first in the " +
+		"same command, and each agent has a server of its own; a person who pastes by hand is not guarded. Install tmux 3.4 or newer"
+}
+
+// noLinger warns of a user service whose user does not linger: systemd ends tmuxd and every agent with the last logout. cgroup is what
+// /proc/self/cgroup says, dir where systemd notes who lingers.
+func noLinger(cgroup, dir string) string {
+	if !strings.Contains(cgroup, "/user@") || !strings.Contains(cgroup, ".service/") {
+		return ""
+	}
+	me, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(dir, me.Username)); err == nil {
+		return ""
+	}
+	return fmt.Sprintf("tmuxd runs as a service of the user %s, who does not linger: systemd ends it and every agent at the last logout. "+
+		"Run: loginctl enable-linger %s", me.Username, me.Username)
+}
+
+// fleeting warns of a state directory that does not last.
+func fleeting(dir string) string {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err == nil && (fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC) {
+		return "the state directory " + dir + " lies in memory: a reboot takes with it what was delivered and which conversations there were. " +
+			"Set tmuxd.state_dir to a directory on a disk"
+	}
+	for _, tmp := range []string{"/tmp", "/var/tmp"} {
+		if strings.HasPrefix(dir+"/", tmp+"/") {
+			return "the state directory " + dir + " lies below " + tmp + ", where cleaners remove what is old. Set tmuxd.state_dir to another directory"
+		}
+	}
+	return ""
+}
+
+// read returns what a file of the kernel says, nothing when it cannot be read.
+func read(path string) string {
+	data, _ := os.ReadFile(path)
+	return string(data)
+}
