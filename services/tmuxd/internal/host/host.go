@@ -105,6 +105,14 @@ const (
 	lookTime   = 2 * time.Second
 	actTime    = 5 * time.Second
 	createTime = 8 * time.Second
+	// noticeTries is how often tmux is asked again that takes a pane for alive whose process is gone, and noticeTick the time between.
+	noticeTries = 30
+	noticeTick  = 10 * time.Millisecond
+	// bootTime is how long the wrapper of a new session may take to begin. Its record is looked for every startTick, and as long as there
+	// is none the session once in lookEvery times.
+	bootTime  = 4 * time.Second
+	startTick = 10 * time.Millisecond
+	lookEvery = 20
 )
 
 // lookOwned looks at a session whose server is ours to act on: whatever an earlier life of tmuxd sent can no longer run, and what it did

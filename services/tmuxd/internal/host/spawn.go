@@ -196,7 +196,10 @@ func (sp *spawning) run(ctx context.Context) (SpawnResult, error) {
 		if sp.news == 2 {
 			return failed("duplicate", "tmux said twice that the session exists, and a look said that it does not"), nil
 		}
-		sp.sight = sp.h.look(ctx, sp.req.Item)
+		// Whoever made it gave its server a generation of its own.
+		if sp.sight, err = sp.h.lookOwned(ctx, sp.slot, sp.req.Item); err != nil {
+			return failed("tmux_no_answer", err.Error()), nil
+		}
 	}
 }
 
@@ -209,13 +212,7 @@ func (sp *spawning) preflight(ctx context.Context, present bool) (SpawnResult, b
 	step := session.Preflight(sp.sight.state, sp.sight.flags, present)
 	if step == session.Clear {
 		stamp := sp.sight.incarnation().Stamp
-		answered := false
-		if sp.kills == 0 {
-			var err error
-			if answered, err = sp.clear(ctx); err != nil {
-				return SpawnResult{}, false, err
-			}
-		}
+		answered := sp.kills == 0 && sp.clear(ctx)
 		step = session.AfterClear(sp.sight.state, sp.sight.flags)
 		if step == session.RefuseUnclearable && !sp.sight.flags.Has(session.Guests) && (!answered || sp.sight.incarnation().Stamp != stamp) {
 			// Only what stands there after an answered kill cannot be cleared. Its own remains must not cost an event.
@@ -238,18 +235,19 @@ func (sp *spawning) preflight(ctx context.Context, present bool) (SpawnResult, b
 }
 
 // clear ends the incarnation that was seen dead, and looks again. What the kill itself says does not matter, only whether it was answered.
-func (sp *spawning) clear(ctx context.Context) (answered bool, err error) {
+func (sp *spawning) clear(ctx context.Context) (answered bool) {
 	h := sp.h
 	sp.kills++
 	actCtx, cancel := context.WithTimeout(ctx, actTime)
-	_, err = h.Tmux.Clear(actCtx, sp.target, sp.sight.guard(sp.slot.generation, sp.req.Token, h.Now().Add(actTime)))
+	_, err := h.Tmux.Clear(actCtx, sp.target, sp.sight.guard(sp.slot.generation, sp.req.Token, h.Now().Add(actTime)))
 	cancel()
 	failpoint.Hit("tmuxd.spawn.cleared")
 	answered = !noAnswer(err)
 	if !answered {
-		// It may still run: with the generation moved on it cannot, and the look tells what it did.
-		if err := h.advance(ctx, sp.slot, sp.target); err != nil && h.Tmux.Dial(sp.target) != session.NoServer {
-			return false, err
+		// It may still run: with the generation moved on it cannot. Where that gets no answer either, the server may be ending just now. What
+		// runs late can only clear the incarnation that was seen dead.
+		if err := h.advance(ctx, sp.slot, sp.target); err != nil {
+			h.Logger.InfoContext(ctx, "a kill got no answer", "target", sp.target, "error", err)
 		}
 	}
 	for range 40 {
@@ -259,7 +257,7 @@ func (sp *spawning) clear(ctx context.Context) (answered bool, err error) {
 			break
 		}
 	}
-	return answered, nil
+	return answered
 }
 
 // awaitServerGone waits for the end of an old server: a new-session sent into its last moments would be lost with it. A server that
@@ -384,7 +382,8 @@ func (sp *spawning) watch(ctx context.Context, m Memory, boots bool) (SpawnResul
 	}
 	// Once started, a start is watched to its end: a caller that went away must not leave a half-known one.
 	ctx = context.WithoutCancel(ctx)
-	for end := time.Now().Add(sp.harness.Survival); ; {
+	var begun time.Time
+	for tries, sent := 0, time.Now(); ; tries++ {
 		ran, err := h.Disk.Ran(sp.target, m.Stamp)
 		if err == nil && ran.Known && (ran.Ended || ran.Process == session.ProcessGone) {
 			return sp.notStarted(ctx, m, ran), nil
@@ -395,16 +394,19 @@ func (sp *spawning) watch(ctx context.Context, m Memory, boots bool) (SpawnResul
 			sp.taken(ctx, m)
 			return r, nil
 		}
-		if time.Now().After(end) {
+		switch {
+		case ran.Known && begun.IsZero():
+			// A slow machine takes nothing from the time that the program is watched.
+			begun = time.Now()
+		case ran.Known && time.Since(begun) >= sp.harness.Survival, time.Since(sent) > bootTime+sp.harness.Survival:
+			return r, nil
+		case !ran.Known && (time.Since(sent) > bootTime || tries%lookEvery == lookEvery-1 && h.look(ctx, sp.req.Item).state == session.Dead):
 			// A wrapper that has not begun is told not to; one that was quicker has begun, and is watched on.
-			if !ran.Known && h.Disk.Revoke(m.Stamp) {
+			if h.Disk.Revoke(m.Stamp) {
 				return sp.notStarted(ctx, m, ran), nil
 			}
-			if ran.Known || time.Now().After(end.Add(createTime)) {
-				return r, nil
-			}
 		}
-		pause(ctx, 20*time.Millisecond)
+		pause(ctx, startTick)
 	}
 }
 
@@ -421,6 +423,12 @@ func (sp *spawning) taken(ctx context.Context, m Memory) {
 // notStarted reports the end of a program that did not survive its start.
 func (sp *spawning) notStarted(ctx context.Context, m Memory, ran Ran) SpawnResult {
 	h := sp.h
+	// What is asked for next must not meet what is left of it: the wrapper ends what the program left behind, and then itself.
+	for end := time.Now().Add(sweepWait); ran.Known && ran.Process != session.ProcessGone && time.Now().Before(end); pause(ctx, startTick) {
+		if again, err := h.Disk.Ran(sp.target, m.Stamp); err == nil {
+			ran = again
+		}
+	}
 	r := SpawnResult{Outcome: SpawnNotStarted, Exit: ran.Exit, Detail: ran.Detail}
 	h.Disk.Discard(m.Stamp)
 	ctx, cancel := context.WithTimeout(ctx, lookTime)

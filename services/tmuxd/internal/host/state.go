@@ -94,19 +94,18 @@ func (h *Host) look(ctx context.Context, item workitem.Ref) sight {
 	if seen.Answer == session.NoServer && seen.Server == session.ProcessAlive {
 		seen.Answer = h.reopen(ctx, s)
 	}
-	if seen.Answer == session.Answered {
-		ctx, cancel := context.WithTimeout(ctx, lookTime)
-		defer cancel()
-		var err error
-		if s.view, err = h.Tmux.Observe(ctx, s.target); err != nil {
-			seen.Answer = session.NoAnswer
-			s.why = err.Error()
-		}
-	}
-	if seen.Answer == session.Answered {
-		s.sort(&seen)
-	}
+	asked := seen
+	seen = h.observe(ctx, &s, asked)
 	seen.Wrapper = h.wrapper(&s, memoryErr)
+	// The end of a wrapper is known before tmux notices it, and 3.3a may miss it until it is told to look.
+	for tries := 0; seen.Pane == session.PaneAlive && seen.Wrapper == session.ProcessGone && tries < noticeTries; tries++ {
+		h.Tmux.Nudge(s.view.Server)
+		if !pause(ctx, noticeTick) {
+			break
+		}
+		seen = h.observe(ctx, &s, asked)
+		seen.Wrapper = h.wrapper(&s, memoryErr)
+	}
 	state, flags, why := session.Judge(seen)
 	s.state, s.flags = state, flags
 	if s.why == "" || state != session.Unknown {
@@ -116,6 +115,24 @@ func (h *Host) look(ctx context.Context, item workitem.Ref) sight {
 		h.Tmux.Nudge(s.view.Server)
 	}
 	return s
+}
+
+// observe asks the server, where there is one, and fills in what it shows.
+func (h *Host) observe(ctx context.Context, s *sight, seen session.Sight) session.Sight {
+	if seen.Answer != session.Answered {
+		return seen
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	s.pane = nil
+	var err error
+	if s.view, err = h.Tmux.Observe(ctx, s.target); err != nil {
+		seen.Answer = session.NoAnswer
+		s.why = err.Error()
+		return seen
+	}
+	s.sort(&seen)
+	return seen
 }
 
 // reopen has a server whose socket was removed make it again: it lives, and only its address is gone.

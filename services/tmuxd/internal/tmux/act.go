@@ -48,7 +48,17 @@ func (c *Client) Create(ctx context.Context, s host.NewSession) (host.Created, e
 	set("-pFt", optPane, "#{pane_id}")
 	set("-pFt", optPid, "#{pane_pid}")
 	args = append(args, ";", "set-option", "-s", optGeneration, s.Generation, ";", "display-message", "-p", "END|"+n)
-	c.forget(s.Target)
+	l := c.lines.get(s.Target)
+	if err := l.take(ctx); err != nil {
+		return host.Created{}, err
+	}
+	defer l.give()
+	if err := l.vacate(ctx); err != nil {
+		return host.Created{}, err
+	}
+	l.mu.Lock()
+	l.anyone = false
+	l.mu.Unlock()
 	r, err := c.exec(ctx, "Create", args)
 	if err != nil {
 		return host.Created{}, err

@@ -17,8 +17,6 @@ const (
 	// maxPending bounds the requests that wait for one server, and maxOutbox the bytes of them that it has not taken yet.
 	maxPending = 256
 	maxOutbox  = 4 << 20
-	// stalled is how long a connection that did answer may be silent before it is given up for another one.
-	stalled = 10 * time.Second
 )
 
 var (
@@ -56,6 +54,9 @@ type conn struct {
 	attached bool
 	// heard is when the server was last heard, or, if nothing was pending then, when something was asked.
 	heard time.Time
+
+	// settled is closed once the server has let the client in, or never will; gone once it knows of it no more.
+	settled, gone chan struct{}
 }
 
 // dial starts a control client on a server that must be there. It does not wait for the server.
@@ -86,7 +87,7 @@ func dial(s *starter, bin string, env, args []string, hint func()) (*conn, error
 		outR.Close()
 		return nil, err
 	}
-	c := &conn{cmd: cmd, in: inW, out: outR, hint: hint, heard: time.Now()}
+	c := &conn{cmd: cmd, in: inW, out: outR, hint: hint, heard: time.Now(), settled: make(chan struct{}), gone: make(chan struct{})}
 	c.wake = sync.NewCond(&c.mu)
 	go c.write()
 	go c.read()
@@ -123,12 +124,11 @@ func (r *request) wait(ctx context.Context) (reply, error) {
 	}
 }
 
-// usable says whether a further request has a chance: the connection stands, and is not silent for long.
+// usable says whether a further request has a chance. A server that is silent is given no second connection: it would be as silent.
 func (c *conn) usable() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	waits := c.attached && len(c.pending) > 0
-	return c.ended == nil && (!waits || time.Since(c.heard) <= stalled)
+	return c.ended == nil
 }
 
 // stands says whether the server answered on this connection, and it did not end.
@@ -165,32 +165,44 @@ func (c *conn) write() {
 	}
 }
 
+// read takes everything that the server writes, to the end: that comes once the server has closed its side, and the client too.
 func (c *conn) read() {
-	defer func() { _ = c.cmd.Wait() }()
+	defer func() {
+		c.end(errLost)
+		_ = c.out.Close()
+		_ = c.cmd.Wait()
+		close(c.gone)
+	}()
 	p := newParser(c.out)
 	for {
 		b, notification, err := p.next()
 		switch {
 		case err != nil:
-			c.end(errLost)
 			return
 		case notification != "":
 			if strings.HasPrefix(notification, "%exit") {
 				c.end(errLost)
-				return
 			}
 			c.hint()
 		case b.ours:
 			c.take(b)
 		case b.failed:
 			c.end(fmt.Errorf("%w: %s", errNotAttached, printable(strings.Join(b.lines, " "))))
-			return
 		default:
 			c.mu.Lock()
-			c.attached, c.heard = true, time.Now()
+			c.letIn()
 			c.mu.Unlock()
 		}
 	}
+}
+
+// letIn notes that the server is heard. c.mu is held.
+func (c *conn) letIn() {
+	c.heard = time.Now()
+	if !c.attached && c.ended == nil {
+		close(c.settled)
+	}
+	c.attached = true
 }
 
 // take gives a block to the request that it belongs to: the oldest, unless it names the nonce of another. Then the older ones are over
@@ -198,7 +210,7 @@ func (c *conn) read() {
 func (c *conn) take(b block) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.attached, c.heard = true, time.Now()
+	c.letIn()
 	whose, ended := c.owner(b)
 	if whose < 0 {
 		return // nobody waits for it any more
@@ -244,12 +256,16 @@ func (r *request) finish(err error) {
 	close(r.done)
 }
 
-// end gives the connection up, for a reason. The server is not harmed by the end of a client; what it was sent, it may still run.
+// end lets the connection go, for a reason: nothing more is asked over it, and the server is told by the end of our input. What it was
+// sent, it may still run. The client is not killed: the server has to see it leave before another one comes (see open).
 func (c *conn) end(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended != nil {
 		return
+	}
+	if !c.attached {
+		close(c.settled)
 	}
 	c.ended = why
 	for _, r := range c.pending {
@@ -257,9 +273,13 @@ func (c *conn) end(why error) {
 	}
 	c.pending, c.outbox = nil, nil
 	c.wake.Broadcast()
-	_ = c.cmd.Process.Kill()
 	_ = c.in.Close()
-	_ = c.out.Close()
+}
+
+// kill ends the client at once, when no other will follow.
+func (c *conn) kill() {
+	c.end(errLost)
+	_ = c.cmd.Process.Kill()
 }
 
 // The tags of the lines with which lists end.

@@ -164,11 +164,52 @@ func TestCloseIdle_ClosesOnlyWhatNobodyUses(t *testing.T) {
 	if !r.lines.closeIdle(time.Hour) || r.conn() != first {
 		t.Fatal("one that was just used was closed")
 	}
-	if r.lines.closeIdle(-1) || r.conn() != nil || first.stands() {
+	if r.lines.closeIdle(-1) || first.usable() {
 		t.Fatal("an idle one stayed open")
 	}
-	if r.view().Server.Pid != r.made.Server.Pid {
+	if r.view().Server.Pid != r.made.Server.Pid || r.conn() == first {
 		t.Fatal("it was not opened again")
+	}
+}
+
+// A control client that is on its way in while the server has news for its clients (one left, a session was made) ends the server, and with
+// it every agent there. A server that was stopped meets all of it at once.
+func TestOpen_NeverMeetsNewsOfTheServer(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	for i := range 8 {
+		r.view()
+		client := r.conn().cmd.Process.Pid
+		if err := syscall.Kill(r.made.Server.Pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(client, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		person := exec.Command("tmux", "-N", "-S", r.Socket(target), "new-session", "-d", "-s", fmt.Sprint("person", i), "sleep", "300")
+		if err := person.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var asking sync.WaitGroup
+		for range 4 {
+			asking.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+				defer cancel()
+				_, _ = r.Observe(ctx, target)
+				_, _ = r.Create(ctx, r.session("sleep 300"))
+			})
+		}
+		asking.Wait()
+		if err := syscall.Kill(r.made.Server.Pid, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		_ = person.Wait()
+		r.until("the server answers", func() bool {
+			v, err := r.Observe(r.ctx(), target)
+			if zombie(r.made.Server.Pid) || errors.Is(syscall.Kill(r.made.Server.Pid, 0), syscall.ESRCH) {
+				t.Fatal("the server has crashed")
+			}
+			return err == nil && v.Server.Pid == r.made.Server.Pid
+		})
 	}
 }
 

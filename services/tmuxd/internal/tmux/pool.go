@@ -20,8 +20,8 @@ import (
 
 const (
 	// idleTime is how long a connection is kept that nobody uses, and idleTick how often that is looked at.
-	idleTime = time.Minute
-	idleTick = 15 * time.Second
+	idleTime = 10 * time.Minute
+	idleTick = time.Minute
 	// inline is the longest text that travels in a command: tmux parses those slowly, and reads a file at once.
 	inline = 1024
 	// textPattern names the files of texts on their way.
@@ -39,11 +39,36 @@ type lines struct {
 
 // line is the way to one server.
 type line struct {
+	// turn holds one token: whoever has it may let a client in, or make a session. Both at once can end the server.
+	turn chan struct{}
+
 	mu   sync.Mutex
 	conn *conn
 	// anyone is true when the last try to attach to the target's own session found none: a person may have renamed it.
 	anyone bool
 }
+
+// standing returns the connection, if a request has a chance over it.
+func (l *line) standing() (c *conn, anyone bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil || !l.conn.usable() {
+		return nil, false
+	}
+	return l.conn, l.anyone
+}
+
+// take waits for the turn.
+func (l *line) take(ctx context.Context) error {
+	select {
+	case <-l.turn:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w within its deadline", host.ErrNoAnswer)
+	}
+}
+
+func (l *line) give() { l.turn <- struct{}{} }
 
 func (l *lines) get(target string) *line {
 	l.mu.Lock()
@@ -52,7 +77,8 @@ func (l *lines) get(target string) *line {
 		l.of = map[string]*line{}
 	}
 	if l.of[target] == nil {
-		l.of[target] = &line{}
+		l.of[target] = &line{turn: make(chan struct{}, 1)}
+		l.of[target].give()
 	}
 	return l.of[target]
 }
@@ -91,9 +117,11 @@ func (c *Client) over(ctx context.Context, target, nonce, list string) (reply, e
 // once sends a list. again is true when the connection had attached to nobody, so that the list was not read, and another try is worth it.
 func (c *Client) once(ctx context.Context, target, nonce, list string) (r reply, again bool, err error) {
 	l := c.lines.get(target)
-	conn, anyone, err := c.open(l, target)
-	if err != nil {
-		return reply{}, false, err
+	conn, anyone := l.standing()
+	if conn == nil {
+		if conn, anyone, err = c.open(ctx, l, target); err != nil {
+			return reply{}, false, err
+		}
 	}
 	req, err := conn.send(list, nonce)
 	if err == nil {
@@ -108,37 +136,88 @@ func (c *Client) once(ctx context.Context, target, nonce, list string) (r reply,
 	return r, false, err
 }
 
-// open returns a connection that stands, or makes one.
-func (c *Client) open(l *line, target string) (conn *conn, anyone bool, err error) {
+// open makes a connection, unless somebody else just did.
+//
+// While a control client is on its way in, tmux (every version up to 3.7c) takes it for one that can be told things, and crashes if it has to
+// tell it something: that another client left, that a session was made, renamed or ended. So one comes only when the one before has left in
+// the eyes of the server, never while a session is made, and only when the server has just answered: then it is in within microseconds. What
+// a person does in just those is left, and cannot be helped.
+func (c *Client) open(ctx context.Context, l *line, target string) (conn *conn, anyone bool, err error) {
+	if err := l.take(ctx); err != nil {
+		return nil, false, err
+	}
+	defer l.give()
+	if conn, anyone = l.standing(); conn != nil {
+		return conn, anyone, nil
+	}
+	if err := l.vacate(ctx); err != nil {
+		return nil, false, err
+	}
+	if err := c.knock(ctx, target); err != nil {
+		return nil, false, err
+	}
+	if conn, anyone, err = c.admit(l, target); err != nil {
+		return nil, false, err
+	}
+	select {
+	case <-conn.settled:
+	case <-ctx.Done():
+	}
+	return conn, anyone, nil
+}
+
+// admit starts a client, with the turn in hand.
+func (c *Client) admit(l *line, target string) (conn *conn, anyone bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.conn != nil && l.conn.usable() {
-		return l.conn, l.anyone, nil
-	}
-	if l.conn != nil {
-		l.conn.end(errLost)
-		l.conn = nil
-	}
 	args := []string{"-N", "-S", c.Socket(target), "-u", "-C", "attach-session", "-E", "-f", "no-output,ignore-size"}
 	if !l.anyone {
 		args = append(args, "-t", "="+target+":")
 	}
-	if l.conn, err = dial(&c.starter, c.bin, c.env, args, func() { c.hint(target) }); err != nil {
+	if conn, err = dial(&c.starter, c.bin, c.env, args, func() { c.hint(target) }); err != nil {
 		return nil, false, fmt.Errorf("%w: cannot run tmux: %w", host.ErrNoAnswer, err)
 	}
+	l.conn = conn
 	c.lines.watch()
-	return l.conn, l.anyone, nil
+	return conn, l.anyone, nil
 }
 
-// forget closes the connection to a server that is replaced.
-func (c *Client) forget(target string) {
-	l := c.lines.get(target)
+// vacate waits until nobody of ours is at the server any more, nor on the way in.
+func (l *line) vacate(ctx context.Context) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conn != nil {
-		l.conn.end(errLost)
+	conn := l.conn
+	l.mu.Unlock()
+	if conn == nil {
+		return nil
 	}
-	l.conn, l.anyone = nil, false
+	select {
+	case <-conn.settled:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: a client is on its way in", host.ErrNoAnswer)
+	}
+	conn.end(errLost)
+	select {
+	case <-conn.gone:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: a client has not left yet", host.ErrNoAnswer)
+	}
+	l.mu.Lock()
+	l.conn = nil
+	l.mu.Unlock()
+	return nil
+}
+
+// knock asks by a process of its own, which may be killed at any time, whether the server answers at all.
+func (c *Client) knock(ctx context.Context, target string) error {
+	n := Nonce()
+	r, err := c.exec(ctx, "Knock", []string{"-N", "-S", c.Socket(target), "-u", "display-message", "-p", "OK|" + n})
+	if err != nil {
+		return err
+	}
+	if _, ok := r.find(tagOK, n); !ok {
+		return r.silent()
+	}
+	return nil
 }
 
 // stands says whether a connection to the server is up.
@@ -178,10 +257,9 @@ func (l *lines) closeIdle(d time.Duration) bool {
 			continue
 		}
 		switch {
-		case line.conn == nil:
+		case line.conn == nil || !line.conn.usable():
 		case line.conn.idle(d):
 			line.conn.end(errLost)
-			line.conn = nil
 		default:
 			open = true
 		}
@@ -195,8 +273,14 @@ func (l *lines) closeIdle(d time.Duration) bool {
 func (c *Client) Close() {
 	c.lines.mu.Lock()
 	c.lines.closed = true
+	for _, line := range c.lines.of {
+		line.mu.Lock()
+		if line.conn != nil {
+			line.conn.kill()
+		}
+		line.mu.Unlock()
+	}
 	c.lines.mu.Unlock()
-	c.lines.closeIdle(-1)
 	c.starter.close()
 }
 
