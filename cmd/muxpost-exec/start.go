@@ -20,10 +20,15 @@ const oomStep = 100
 // code when it fails.
 func (r *runner) start() (code int, err error) {
 	spec := r.spec
-	if spec.PromptFile != "" && spec.Prompt != "" {
-		if err := writePrompt(spec.PromptFile, spec.Prompt); err != nil {
-			return exitCannotRun, fmt.Errorf("cannot write the prompt: %w", err)
+	if err := prompt(spec); err != nil {
+		return exitCannotRun, err
+	}
+	stdin := os.Stdin
+	if spec.Stdin != "" {
+		if stdin, err = os.Open(spec.Stdin); err != nil {
+			return exitCannotRun, fmt.Errorf("cannot read what is to be its input: %w", err)
 		}
+		defer stdin.Close()
 	}
 	path, err := lookPath(spec.Argv[0], spec.Env)
 	if err != nil {
@@ -32,7 +37,7 @@ func (r *runner) start() (code int, err error) {
 	// tmux leaves these two ignored in a pane. A signal that we take is the harness's own again: it stops, instead of reading an error, when
 	// somebody took its terminal, and we give it back.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU, syscall.SIGTTIN)
-	pid, err := r.exec(path)
+	pid, err := r.exec(path, stdin)
 	if errors.Is(err, os.ErrNotExist) {
 		return exitNotFound, err
 	}
@@ -53,9 +58,9 @@ func (r *runner) start() (code int, err error) {
 }
 
 // exec starts the harness, in the control group if that lets it in.
-func (r *runner) exec(path string) (pid int, err error) {
+func (r *runner) exec(path string, stdin *os.File) (pid int, err error) {
 	attr := &os.ProcAttr{
-		Dir: r.spec.Dir, Env: environment(r.spec), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Dir: r.spec.Dir, Env: environment(r.spec), Files: []*os.File{stdin, os.Stdout, os.Stderr},
 		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	if isTerminal(0) {
@@ -100,6 +105,24 @@ func environment(spec wrapper.Spec) []string {
 		}
 	}
 	return env
+}
+
+// prompt writes the prompt where the harness will read it, or makes sure that it lies there.
+func prompt(spec wrapper.Spec) error {
+	switch {
+	case spec.PromptFile == "":
+		return nil
+	case spec.Prompt != "":
+		if err := writePrompt(spec.PromptFile, spec.Prompt); err != nil {
+			return fmt.Errorf("cannot write the prompt: %w", err)
+		}
+		return nil
+	}
+	f, err := os.Open(spec.PromptFile)
+	if err != nil {
+		return fmt.Errorf("cannot read the prompt: %w", err)
+	}
+	return f.Close()
 }
 
 func writePrompt(path, text string) error {

@@ -38,6 +38,10 @@ const (
 	ReasonNotLoopback       Reason = "not_loopback"
 	ReasonDeadline          Reason = "deadline"
 	ReasonPanic             Reason = "panic"
+	ReasonNoTasks           Reason = "no_tasks"
+	ReasonAttemptMismatch   Reason = "attempt_mismatch"
+	ReasonAttemptNotFound   Reason = "attempt_not_found"
+	ReasonNoCapacity        Reason = "no_capacity"
 )
 
 // Reasons lists every reason, for tests that must cover them all.
@@ -49,5 +53,6 @@ func Reasons() []Reason {
 		ReasonOlderToken, ReasonLeaseLost, ReasonLeaseHeld, ReasonStorage, ReasonDatabase, ReasonHostUnreachable,
 		ReasonTmuxNoAnswer, ReasonTmuxMissing, ReasonDispatcherSilent, ReasonRateLimited, ReasonSourceUnreachable,
 		ReasonSourceRefused, ReasonAddressTaken, ReasonNotLoopback, ReasonDeadline, ReasonPanic,
+		ReasonNoTasks, ReasonAttemptMismatch, ReasonAttemptNotFound, ReasonNoCapacity,
 	}
 }

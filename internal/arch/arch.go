@@ -25,7 +25,7 @@ type Rule struct {
 }
 
 var verbs = []string{
-	"services/tmuxd/internal/host", "services/dispatcher/internal/deliver", "services/poller/internal/poll",
+	"services/tmuxd/internal/host", "services/tmuxd/internal/attempt", "services/dispatcher/internal/deliver", "services/poller/internal/poll",
 	"services/poller/internal/forward", "services/poller/internal/rearm", "services/poller/internal/notify",
 }
 
@@ -47,6 +47,10 @@ func Rules() []Rule {
 			"google.golang.org/...", "connectrpc.com/...", "github.com/google/go-github/...", "github.com/riverqueue/...", "os/exec",
 			"net/http", "database/sql"}, Allow: []string{module + "internal/obs", module + "internal/failpoint"},
 			Why: "a verb says what is done, and reaches the world through interfaces that its edges implement"},
+		{From: []string{"services/tmuxd/internal/host"}, Deny: []string{module + "services/tmuxd/internal/attempt"},
+			Why: "sessions know nothing of attempts"},
+		{From: []string{"services/tmuxd/internal/attempt"}, Deny: []string{module + "services/tmuxd/internal/host"},
+			Why: "attempts know nothing of sessions"},
 		{From: []string{"services/tmuxd/internal/harness"}, Deny: []string{"external", module + "...", "os", "os/exec", "net/http"},
 			Allow: []string{module + "core/...", module + "internal/settings"}, Why: "the harness table is data and reading"},
 		{From: []string{"services/tmuxd/..."}, Deny: []string{"github.com/jackc/...", "github.com/pressly/...", "github.com/riverqueue/...",

@@ -52,3 +52,16 @@ func Ends() []string {
 		"tmuxd.reap.removed",        // the session is gone, and what is remembered of it is there
 	}
 }
+
+// Attempts returns every place that an attempt passes, in the order in which it meets them.
+func Attempts() []string {
+	return []string{
+		"tmuxd.attempt.prepared", // the prompt and the spec are written, and nothing is remembered
+		"tmuxd.attempt.begun",    // it is remembered, and nothing was started
+		"tmuxd.attempt.launched",
+		"tmuxd.attempt.ordered", // its end is remembered, and nothing was signalled
+		"tmuxd.attempt.asked",
+		"tmuxd.attempt.judged", // how it ended is known, and was not written down
+		"tmuxd.attempt.settled",
+	}
+}

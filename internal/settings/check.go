@@ -104,7 +104,9 @@ func (s *Settings) checkTogether(p *problems) {
 		taken[address] = service
 	}
 	// A tmuxd elsewhere has a table of its own.
-	_, known := s.Tmuxd.Harnesses[s.Dispatcher.Harness]
+	h, known := s.Tmuxd.Harnesses[s.Dispatcher.Harness]
+	p.add(known && !h.Interactive() && s.Dispatcher.Host.Address == s.Tmuxd.Listen,
+		"dispatcher.harness is %q, which runs tasks alone in tmuxd's table: give that entry prompt and fresh, or choose another", s.Dispatcher.Harness)
 	p.add(!known && s.Dispatcher.Harness != "" && s.Dispatcher.Host.Address == s.Tmuxd.Listen,
 		"dispatcher.harness is %q, which tmuxd's table does not have: add it under tmuxd.harnesses, or choose one of %s", s.Dispatcher.Harness,
 		strings.Join(s.HarnessNames(), ", "))
@@ -128,12 +130,21 @@ func (t *Tmuxd) check(p *problems) {
 	p.add(t.Height < 10 || t.Height > 1000, "height is %d: use 10 to 1000 rows, or a pane cannot be read", t.Height)
 	p.add(t.Retain.Age < time.Minute, "retain.age is %v: use 1m or more, or nobody can look at what an agent left", t.Retain.Age)
 	p.add(t.Retain.Count < 0, "retain.count is %d: use 0 or more", t.Retain.Count)
+	t.Tasks.check(p)
 	info, err := os.Stat(t.Exec)
 	p.add(err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0,
 		"exec: the wrapper %s is not there or cannot be run, and no agent starts without it: install it there, or say where it is", t.Exec)
 	for _, name := range sortedKeys(t.Harnesses) {
 		t.Harnesses[name].check(p, name)
 	}
+}
+
+func (t Tasks) check(p *problems) {
+	p.add(t.Limit <= 0 || t.Limit > t.MaxLimit, "tasks.limit is %v: every attempt has an end: it must be above 0s and at most tasks.max_limit (%v)",
+		t.Limit, t.MaxLimit)
+	p.add(t.MaxRunning < 1 || t.MaxRunning > 1000, "tasks.max_running is %d: it must be 1 to 1000", t.MaxRunning)
+	p.add(t.KeepFor <= 0, "tasks.keep_for is %v: it must be above 0s, or nobody could read how an attempt ended", t.KeepFor)
+	p.add(t.Keep < 1 || t.Keep > 10000, "tasks.keep is %d: it must be 1 to 10000", t.Keep)
 }
 
 func (d *Dispatcher) check(p *problems) {

@@ -3,6 +3,7 @@ package settings
 import (
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,7 +16,17 @@ const (
 	// BusyHold and BusyDeliver are what Harness.WhenBusy may be.
 	BusyHold    = "hold"
 	BusyDeliver = "deliver"
+	// TaskPromptStdin and the others are what Harness.TaskPrompt may be: the prompt is the standard input; it is that and a file besides, whose
+	// name Task has as {prompt_file}; Task has one sentence ({sentence}) that points to the file; Task has the text itself ({prompt}), where
+	// every user of the host can read it.
+	TaskPromptStdin    = "stdin"
+	TaskPromptFile     = "file"
+	TaskPromptSentence = "sentence"
+	TaskPromptText     = "text"
 )
+
+// servers are words that make a program a server, which never ends by itself.
+var servers = []string{"serve", "app-server"}
 
 const (
 	defaultSettle   = 50 * time.Millisecond
@@ -33,6 +44,8 @@ func BuiltinHarnesses() map[string]Harness {
 			Fresh:          []string{"--session-id", "{conversation_id}"},
 			Resume:         []string{"--resume", "{conversation_id}"},
 			PromptArgs:     []string{"--prompt-file", "{prompt_file}"},
+			Task:           []string{"--task", "--session-id", "{attempt_id}"},
+			TaskPrompt:     TaskPromptStdin,
 			ConversationID: ConversationAssigned,
 			Env:            map[string]string{"FAKEAGENT_HOME": "{state}"},
 			PassEnv: []string{"FAKEAGENT_READY_AFTER", "FAKEAGENT_PASTE_SETTLE", "FAKEAGENT_PASTE_DRAW", "FAKEAGENT_FOLD", "FAKEAGENT_TURN",
@@ -51,6 +64,12 @@ func BuiltinHarnesses() map[string]Harness {
 			Transcript:   "{state}/sessions/{conversation_id}.jsonl",
 			Taken:        `"type":"user"`,
 		},
+		// These are known by how they run a task alone; how their screens read, an entry of the host's own says.
+		"codex":          {Binary: "codex", Task: []string{"exec", "-"}, TaskPrompt: TaskPromptStdin},
+		"opencode":       {Binary: "opencode", Task: []string{"run"}, TaskPrompt: TaskPromptStdin},
+		"oh-my-opencode": {Binary: "oh-my-opencode", Task: []string{"run"}, TaskPrompt: TaskPromptStdin},
+		"omx":            {Binary: "omx", Task: []string{"team", "{sentence}"}, TaskPrompt: TaskPromptSentence},
+		"omc":            {Binary: "omc", Task: []string{"team", "{sentence}"}, TaskPrompt: TaskPromptSentence},
 	}
 }
 
@@ -68,6 +87,9 @@ func (h Harness) withDefaults() Harness {
 	if h.ConversationID == "" {
 		h.ConversationID = ConversationNone
 	}
+	if h.TaskPrompt == "" {
+		h.TaskPrompt = TaskPromptStdin
+	}
 	return h
 }
 
@@ -77,8 +99,10 @@ var harnessName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 func (h Harness) check(p *problems, name string) {
 	key := "harnesses." + name
 	p.add(!harnessName.MatchString(name), "%s: a name has 1 to 32 of a-z, 0-9 and -, and begins with a letter", key)
-	p.add(h.Binary == "", "%s.binary: name the program", key)
-	p.add(h.Prompt == "", "%s.prompt: a pattern for the first row of the composer is needed, or nothing could be submitted safely", key)
+	p.add(strings.TrimSpace(h.Binary) == "", "%s.binary: name the program", key)
+	p.add(h.Prompt == "" && !h.tasksAlone(), "%s.prompt: a pattern for the first row of the composer is needed, or nothing could be submitted "+
+		"safely; only an entry with task, and without fresh and resume, does without", key)
+	h.checkTask(p, key)
 	p.add(h.Survival < 0 || h.Survival > maxSurvival, "%s.survival is %v: it must be 0s to %v", key, h.Survival, maxSurvival)
 	p.add(h.Settle < 0 || h.Settle > maxSettle, "%s.settle is %v: it must be 0s to %v", key, h.Settle, maxSettle)
 	p.add(h.WhenBusy != BusyHold && h.WhenBusy != BusyDeliver, "%s.when_busy is %q: write %q or %q", key, h.WhenBusy, BusyHold, BusyDeliver)
@@ -91,6 +115,29 @@ func (h Harness) check(p *problems, name string) {
 	p.add(h.Transcript != "" && !filepath.IsAbs(strings.NewReplacer("{home}", "/h", "{state}", "/s").Replace(h.Transcript)),
 		"%s.transcript must be an absolute path, or one that begins with {home} or {state}", key)
 	h.checkPatterns(p, key)
+}
+
+// tasksAlone reports whether the entry is for tasks and not for sessions.
+func (h Harness) tasksAlone() bool { return len(h.Task) > 0 && len(h.Fresh) == 0 && len(h.Resume) == 0 }
+
+// Interactive reports whether the entry can run a session.
+func (h Harness) Interactive() bool { return h.Prompt != "" }
+
+// checkTask finds the mistakes in how an entry runs a task.
+func (h Harness) checkTask(p *problems, key string) {
+	words := map[string]string{TaskPromptStdin: "", TaskPromptFile: "{prompt_file}", TaskPromptSentence: "{sentence}", TaskPromptText: "{prompt}"}
+	word, known := words[h.TaskPrompt]
+	p.add(!known, "%s.task_prompt is %q: write stdin, file, sentence or text", key, h.TaskPrompt)
+	if len(h.Task) == 0 {
+		return
+	}
+	p.add(known && word != "" && !holds(h.Task, word), "%s.task needs %s, since task_prompt is %s", key, word, h.TaskPrompt)
+	for _, other := range []string{"{sentence}", "{prompt}"} {
+		p.add(other != word && holds(h.Task, other), "%s.task has %s, which goes with another task_prompt than %s", key, other, h.TaskPrompt)
+	}
+	for _, arg := range append(strings.Fields(h.Binary), h.Task...) {
+		p.add(slices.Contains(servers, arg), "%s.task: %s starts a server, which never ends: name the command that does one task and exits", key, arg)
+	}
 }
 
 func (h Harness) checkPatterns(p *problems, key string) {

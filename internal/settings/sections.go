@@ -28,6 +28,8 @@ type Tmuxd struct {
 	Height   int        `conf:"height"`
 	Retain   Retain     `conf:"retain"`
 	LogLevel slog.Level `conf:"log_level"`
+	// Tasks says how attempts are run.
+	Tasks Tasks `conf:"tasks"`
 	// Harnesses is the table of the programs that run agents, by name, the bundled ones included.
 	Harnesses map[string]Harness `conf:"harnesses"`
 }
@@ -40,10 +42,25 @@ type Retain struct {
 	Count int `conf:"count"`
 }
 
+// Tasks is how attempts, the launches of tasks that run to completion, are limited and kept.
+type Tasks struct {
+	// Limit is how long an attempt may last whose caller names no time, and MaxLimit what a caller may name at most.
+	Limit    time.Duration `conf:"limit"`
+	MaxLimit time.Duration `conf:"max_limit"`
+	// MaxRunning is how many attempts run at once.
+	MaxRunning int `conf:"max_running"`
+	// KeepFailed retains the pane of an attempt that did not succeed, until it is swept.
+	KeepFailed bool `conf:"keep_failed"`
+	// KeepFor and Keep are for how long, and how many, attempts are kept that are over: their record, their output, a retained pane.
+	KeepFor time.Duration `conf:"keep_for"`
+	Keep    int           `conf:"keep"`
+}
+
 // Harness is one entry of tmuxd's table. In argv, env and transcript these words are replaced: {conversation_id}, {prompt_file},
-// {dir}, {home} (the user's home directory) and {state} (the harness's own directory below the state directory).
+// {dir}, {home} (the user's home directory) and {state} (the harness's own directory below the state directory); in Task also
+// {attempt_id}, {sentence} and {prompt}.
 type Harness struct {
-	// Binary is the program, by name or path.
+	// Binary is the program, by name or path. Words after it, apart by blanks, are its first arguments.
 	Binary string `conf:"binary"`
 	// Fresh and Resume are the arguments for a new and an earlier conversation. No Resume means that it cannot.
 	Fresh  []string `conf:"fresh"`
@@ -51,6 +68,10 @@ type Harness struct {
 	// PromptArgs are added when the session starts with an event. They must hold {prompt_file}. None means that the first event is
 	// pasted once the composer is there: prompt text never stands on a command line.
 	PromptArgs []string `conf:"prompt_args"`
+	// Task are the arguments with which it does one task and ends by itself. None means that it runs no tasks.
+	Task []string `conf:"task"`
+	// TaskPrompt says how the task reaches it: see the TaskPrompt constants.
+	TaskPrompt string `conf:"task_prompt"`
 	// ConversationID says where the id comes from: "assigned" (we make a UUID and pass it) or "none".
 	ConversationID string `conf:"conversation_id"`
 	// Env is added to the environment, as KEY: value.

@@ -114,6 +114,7 @@ func LoadService(w Where, service layout.Service) (Settings, error) {
 // defaults fills in what a file may leave out and what does not depend on anything else in it.
 func (s *Settings) defaults() {
 	s.Tmuxd = Tmuxd{Tmux: "tmux", MakeDirectory: true, Width: 200, Height: 50, Retain: Retain{Age: defaultRetainAge, Count: defaultRetainCount},
+		Tasks:     Tasks{Limit: 2 * time.Hour, MaxLimit: 24 * time.Hour, MaxRunning: 64, KeepFor: 7 * 24 * time.Hour, Keep: 500},
 		Harnesses: BuiltinHarnesses()}
 	if s.Tmuxd.Host, _ = os.Hostname(); s.Tmuxd.Host == "" {
 		s.Tmuxd.Host = "localhost"

@@ -17,7 +17,7 @@ import (
 
 // The versions of the formats. A field that may be passed over unread needs no new one; one that may not does.
 const (
-	// SpecVersion 2 can have a time limit, which a wrapper of version 1 would not keep.
+	// SpecVersion 2 can have a time limit, which a wrapper of version 1 would not keep, and another standard input than the terminal.
 	SpecVersion   = 2
 	RecordVersion = 1
 )
@@ -48,8 +48,11 @@ type Spec struct {
 	Dir string `json:"dir"`
 	// Prompt is written to PromptFile before the start. Empty for none.
 	Prompt string `json:"prompt,omitempty"`
-	// PromptFile is where the harness reads the prompt; removed again when the harness ends.
+	// PromptFile is where the harness reads the prompt; removed again when the harness ends. With an empty Prompt the file is there already,
+	// and without it nothing is started.
 	PromptFile string `json:"prompt_file,omitempty"`
+	// Stdin is the file that the harness has as its standard input; empty for the terminal. Without it nothing is started.
+	Stdin string `json:"stdin,omitempty"`
 	// RecordFile is where the record goes.
 	RecordFile string `json:"record_file"`
 	// NotAfter is when it is too late to start; a spawn that timed out must not take effect later.

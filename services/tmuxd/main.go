@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 	"muxpost.dev/muxpost/internal/settings"
 	"muxpost.dev/muxpost/internal/version"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
+	"muxpost.dev/muxpost/services/tmuxd/internal/attempt"
 	"muxpost.dev/muxpost/services/tmuxd/internal/disk"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
@@ -78,6 +80,10 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	}
 	h = host.New(host.Config{Roots: c.Roots, Directory: c.Directory, MakeDirectory: c.MakeDirectory, Width: c.Width, Height: c.Height},
 		host.Deps{Tmux: client, Disk: state, Processes: processes, Table: table, Logger: telemetry.Logger, Now: time.Now, Getenv: os.LookupEnv})
+	attempts, err := newAttempts(c, state, client, table, telemetry)
+	if err != nil {
+		return err
+	}
 	tmuxVersion, err := client.Version(ctx)
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, fault.ReasonTmuxMissing, "tmux cannot be run", err)
@@ -86,8 +92,8 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	tmuxdv1.RegisterTmuxdServiceServer(srv, server.New(h, telemetry.Logger, server.Facts{
 		Host: c.Host, Version: version.String(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Harnesses: infos(table),
 		Storage: state.Writable, Machine: surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir}.machine,
-	}, client.Socket))
-	if err := h.Adopt(ctx); err != nil {
+	}, client.Socket).WithAttempts(attempts))
+	if err := errors.Join(h.Adopt(ctx), attempts.Adopt(ctx)); err != nil {
 		return err
 	}
 	listener, err := rpc.Listen(c.Listen)
@@ -99,6 +105,7 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	telemetry.Logger.InfoContext(ctx, "tmuxd is ready", obs.KeyAddress, listener.Addr().String(), obs.KeyHost, c.Host)
 	var group run.Group
 	group.Add("watch", h.Watch)
+	group.Add("attempts", attempts.Keep)
 	group.Add("reaper", func(ctx context.Context) error {
 		return h.Reaping(ctx, host.Retain{Age: c.Retain.Age, Count: c.Retain.Count})
 	})
@@ -123,6 +130,18 @@ func newTmux(c settings.Tmuxd, telemetry *obs.Telemetry, hint func(target string
 	return client, nil
 }
 
+// newAttempts returns what runs attempts.
+func newAttempts(c settings.Tmuxd, state *disk.Dir, client *tmux.Client, table harness.Table, telemetry *obs.Telemetry) (*attempt.Runner, error) {
+	kept, err := state.OpenAttempts()
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot use the state directory", err)
+	}
+	t := c.Tasks
+	return attempt.New(attempt.Config{Roots: c.Roots, Width: c.Width, Height: c.Height, Limit: t.Limit, MaxLimit: t.MaxLimit,
+		MaxRunning: t.MaxRunning, KeepFailed: t.KeepFailed, KeepFor: t.KeepFor, Keep: t.Keep},
+		attempt.Deps{Tmux: client.Attempts(), Disk: kept, Places: state, Table: table, Logger: telemetry.Logger, Now: time.Now, Getenv: os.LookupEnv}), nil
+}
+
 func passOn(names ...string) []string {
 	var env []string
 	for _, name := range names {
@@ -137,7 +156,8 @@ func infos(table harness.Table) []*tmuxdv1.HarnessInfo {
 	var out []*tmuxdv1.HarnessInfo
 	for _, name := range table.Names() {
 		h := table[name]
-		out = append(out, &tmuxdv1.HarnessInfo{Name: name, Binary: h.Resolved(), Resumes: h.Resumes()})
+		out = append(out, &tmuxdv1.HarnessInfo{Name: name, Binary: h.Resolved(), Resumes: h.Resumes(),
+			RunsSessions: h.Interactive(), RunsTasks: h.RunsTasks()})
 	}
 	return out
 }

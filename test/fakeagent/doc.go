@@ -19,5 +19,15 @@
 //	zz:stream      the screen looks idle during the turn; only the title tells
 //	zz:exit=3      the program exits with this status after the turn
 //
+// With --task it does one task and ends: it reads the prompt from its standard input to the end, records it in a transcript as everything
+// else, and follows these words in their order:
+//
+//	zz:dur=2s      sleep
+//	zz:print=100   print so many coloured lines
+//	zz:orphan=60   leave a child that sleeps so many seconds and ignores what would end it with its parent
+//	zz:stubborn    ignore HUP and TERM from here on
+//	zz:raise=2     end by this signal
+//	zz:exit=3      exit with this status in the end
+//
 // SIGUSR1 opens a permission dialog at once, or as soon as the program is ready.
 package main

@@ -25,6 +25,12 @@ func run(args []string, getenv func(string) string, in, out, errs *os.File) int 
 	case c.version:
 		fmt.Fprintln(out, "fakeagent", version)
 		return 0
+	case c.task:
+		code, err := task(c, in, out)
+		if err != nil {
+			fmt.Fprintln(errs, "fakeagent:", err)
+		}
+		return code
 	case !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())):
 		fmt.Fprintln(errs, "fakeagent: standard input and output must be a terminal; start it in a tmux pane")
 		return 1

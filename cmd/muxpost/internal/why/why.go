@@ -206,6 +206,22 @@ func faults() map[string]Explanation {
 			"listen on 127.0.0.1 or a unix socket",
 		},
 		"panic": {"a part of muxpost crashed on it", "this is a bug: report it with the log"},
+		"no_tasks": {
+			"the harness runs no tasks",
+			"write under tmuxd.harnesses, with task, how it does one task and exits",
+		},
+		"attempt_mismatch": {
+			"the attempt id is known with another task or other limits",
+			"an id is for one launch: make a new one",
+		},
+		"attempt_not_found": {
+			"no attempt has this id on the host: it was never launched there, or was swept",
+			"ask the host where it was launched, or raise tmuxd.tasks.keep_for",
+		},
+		"no_capacity": {
+			"as many attempts run as the host lets run at once",
+			"wait for one to end, or raise tmuxd.tasks.max_running",
+		},
 
 		"internal":        {"a part of muxpost failed on it", "see the logs; if it lasts, report it"},
 		"invalid":         {"the request can never succeed as it was made; the detail says why", ""},

@@ -20,6 +20,7 @@ import (
 //	prompts/STAMP.txt            the incarnation; until it has ended
 //	tokens/TARGET.json           the target; for good, it is what keeps an older act from ever coming back
 //	journal/TARGET.jsonl         the deliveries; for good, a restored database asks about each again
+//	attempts/ID/*                the attempt; until it is swept, which an open one never is (see package attempt)
 //	token.json, floor.json       the host; for good
 //	.NAME.*                      the write that makes NAME; until it is renamed
 //

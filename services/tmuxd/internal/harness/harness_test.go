@@ -206,3 +206,43 @@ func FuzzRead(f *testing.F) {
 		h.Composed(r, "[muxpost d0123456789]\nx", "[muxpost d0123456789]")
 	})
 }
+
+func TestTask_EachEntryOfTheTableIsCalledAsItsProgramWants(t *testing.T) {
+	table, err := New(settings.BuiltinHarnesses(), "/state", "/home/me", found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sentence := "Read the file /p and do the task that it describes, completely."
+	want := map[string]Task{
+		"fakeagent": {[]string{"/bin/fakeagent", "--task", "--session-id", "a-1"}, true},
+		"codex":     {[]string{"/bin/codex", "exec", "-"}, true}, "opencode": {[]string{"/bin/opencode", "run"}, true},
+		"oh-my-opencode": {[]string{"/bin/oh-my-opencode", "run"}, true},
+		"omx":            {[]string{"/bin/omx", "team", sentence}, false}, "omc": {[]string{"/bin/omc", "team", sentence}, false},
+	}
+	for _, name := range table.Names() {
+		got, err := table[name].Task(Vars{PromptFile: "/p", AttemptID: "a-1"}, "the {home} $(task)")
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(want[name]) {
+			t.Errorf("%s: %v, %v; want %v", name, got, err, want[name])
+		}
+	}
+}
+
+func TestTask_TextIsPutInOnceAndRefusedWhereItCannotStand(t *testing.T) {
+	table, err := New(map[string]settings.Harness{"text": {Binary: "x first", Task: []string{"{prompt}", "-d", "{dir}"}, TaskPrompt: "text"},
+		"none": {Binary: "y", Prompt: "^(.*)$"}}, "/state", "/home/me", found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := table["text"].Task(Vars{Dir: "/d", PromptFile: "/p"}, "do {dir} {home}")
+	if err != nil || fmt.Sprintf("%q", got.Argv) != `["/bin/x" "first" "do {dir} {home}" "-d" "/d"]` || got.Stdin {
+		t.Errorf("%q, %v", got.Argv, err)
+	}
+	for prompt, reason := range map[string]fault.Reason{"a\x00": fault.ReasonBadText, strings.Repeat("x", 128<<10): fault.ReasonTextTooLarge} {
+		if _, err := table["text"].Task(Vars{}, prompt); fault.ReasonOf(err) != reason || !errors.Is(err, fault.Invalid) {
+			t.Errorf("%v", err)
+		}
+	}
+	if _, err := table["none"].Task(Vars{}, "x"); fault.ReasonOf(err) != fault.ReasonNoTasks {
+		t.Errorf("%v", err)
+	}
+}

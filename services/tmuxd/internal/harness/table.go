@@ -19,7 +19,8 @@ import (
 type Harness struct {
 	settings.Harness
 	Name   string
-	binary string // resolved; empty when it was not found
+	binary string   // resolved; empty when it was not found
+	first  []string // the arguments that stand with the binary
 	state  string
 	home   string
 
@@ -44,7 +45,9 @@ func New(entries map[string]settings.Harness, stateDir, home string, lookPath fu
 			return nil, fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "tmuxd.harnesses."+name, err)
 		}
 		h.state, h.home = filepath.Join(stateDir, "harness", name), home
-		h.binary, _ = lookPath(h.expand(h.Binary, Vars{}))
+		words := strings.Fields(h.Binary) // a check has found one at least
+		h.binary, _ = lookPath(h.expand(words[0], Vars{}))
+		h.first = words[1:]
 		t[name] = h
 	}
 	return t, nil
@@ -102,12 +105,15 @@ type Vars struct {
 	ConversationID string
 	PromptFile     string
 	Dir            string
+	// AttemptID and Prompt are for tasks; Prompt only where the text itself goes on the command line.
+	AttemptID string
+	Prompt    string
 }
 
 func (h *Harness) expand(s string, v Vars) string {
 	// One pass: what is put in is never read again.
 	return strings.NewReplacer("{conversation_id}", v.ConversationID, "{prompt_file}", v.PromptFile, "{dir}", v.Dir, "{home}", h.home,
-		"{state}", h.state).Replace(s)
+		"{state}", h.state, "{attempt_id}", v.AttemptID, "{sentence}", sentence(v.PromptFile), "{prompt}", v.Prompt).Replace(s)
 }
 
 // Argv returns the command for a conversation, fresh or resumed, with or without a first message in v.PromptFile.
@@ -119,12 +125,16 @@ func (h *Harness) Argv(resume bool, v Vars) []string {
 	if v.PromptFile != "" {
 		args = append(args[:len(args):len(args)], h.PromptArgs...)
 	}
-	binary := h.binary
-	if binary == "" {
-		binary = h.expand(h.Binary, v)
+	return h.command(args, v)
+}
+
+// command returns the program with arguments, in which the words are replaced.
+func (h *Harness) command(args []string, v Vars) []string {
+	argv := []string{h.binary}
+	if h.binary == "" {
+		argv[0] = h.expand(strings.Fields(h.Binary)[0], v)
 	}
-	argv := []string{binary}
-	for _, a := range args {
+	for _, a := range append(h.first[:len(h.first):len(h.first)], args...) {
 		argv = append(argv, h.expand(a, v))
 	}
 	return argv

@@ -150,6 +150,10 @@ func (sp *spawning) check() error {
 		return fault.Newf(fault.Invalid, fault.ReasonUnknownHarness, "the program %q of the harness %q is not installed on this host",
 			sp.harness.Binary, sp.harness.Name).WithRemedy("install it, or correct tmuxd.harnesses." + sp.harness.Name + ".binary")
 	}
+	if !sp.harness.Interactive() {
+		return fault.Newf(fault.Invalid, fault.ReasonUnknownHarness, "the harness %q runs tasks alone: its entry does not say how its screen reads", sp.harness.Name).
+			WithRemedy("write tmuxd.harnesses." + sp.harness.Name + ".prompt and .fresh")
+	}
 	if req.Resume != "" && !sp.harness.Resumes() {
 		return fault.Newf(fault.Invalid, fault.ReasonCannotResume, "the harness %q cannot resume a conversation", sp.harness.Name)
 	}

@@ -17,6 +17,7 @@ import (
 	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/internal/obs"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
+	"muxpost.dev/muxpost/services/tmuxd/internal/attempt"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
 
@@ -27,6 +28,8 @@ type Server struct {
 	log    *slog.Logger
 	facts  Facts
 	socket func(target string) string
+	// attempts is nil for a server that answers for sessions alone.
+	attempts *attempt.Runner
 }
 
 // New returns a server. socket tells the path of a target's socket. Every act is one line in the log: it says who was typed at, under

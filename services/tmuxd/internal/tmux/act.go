@@ -26,7 +26,7 @@ func (c *Client) Create(ctx context.Context, s host.NewSession) (host.Created, e
 	n, t := Nonce(), "="+s.Target+":"
 	args := []string{"-S", c.Socket(s.Target), "-f", c.conf, "-u",
 		"new-session", "-d", "-P", "-F", "OK|" + n + "|#{session_name}|#{session_id}|#{pane_id}|#{pane_pid}|#{pid}|#{start_time}|#{version}",
-		"-s", s.Target, "-x", strconv.Itoa(s.Width), "-y", strconv.Itoa(s.Height), "-c", escapeFormat(s.Dir), "--"}
+		"-s", s.Target, "-x", strconv.Itoa(s.Width), "-y", strconv.Itoa(s.Height), "-c", argument(escapeFormat(s.Dir)), "--"}
 	for _, arg := range s.Argv {
 		if strings.HasSuffix(arg, ";") {
 			return host.Created{}, errors.New("an argument that ends in ; would end the command")
@@ -78,6 +78,14 @@ func (c *Client) Create(ctx context.Context, s host.NewSession) (host.Created, e
 		return host.Created{}, fmt.Errorf("tmux would not make the session: %s", printable(r.stderr))
 	}
 	return host.Created{}, host.ErrNoAnswer
+}
+
+// argument writes a text as an argument of tmux's command line, where one that ends in ; would end the command.
+func argument(s string) string {
+	if before, ends := strings.CutSuffix(s, ";"); ends {
+		return before + `\;`
+	}
+	return s
 }
 
 // Paste puts text into the agent's pane, as a bracketed paste where the program asked for that, and records the phase pasted, in

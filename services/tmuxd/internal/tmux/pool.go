@@ -220,6 +220,19 @@ func (c *Client) knock(ctx context.Context, target string) error {
 	return nil
 }
 
+// forget lets go of a target whose server is gone and whose name is not used again.
+func (c *Client) forget(target string) {
+	l := c.lines.get(target)
+	l.mu.Lock()
+	if l.conn != nil {
+		l.conn.end(errLost)
+	}
+	l.mu.Unlock()
+	c.lines.mu.Lock()
+	defer c.lines.mu.Unlock()
+	delete(c.lines.of, target)
+}
+
 // stands says whether a connection to the server is up.
 func (c *Client) stands(target string) bool {
 	l := c.lines.get(target)

@@ -96,6 +96,14 @@ const (
 	Reason_REASON_DEADLINE Reason = 31
 	// The handler crashed; its log has the stack.
 	Reason_REASON_PANIC Reason = 32
+	// The harness runs no tasks.
+	Reason_REASON_NO_TASKS Reason = 33
+	// The attempt id is known already, with another request.
+	Reason_REASON_ATTEMPT_MISMATCH Reason = 34
+	// No attempt has this id, or it was swept.
+	Reason_REASON_ATTEMPT_NOT_FOUND Reason = 35
+	// As many attempts run as the host lets run at once.
+	Reason_REASON_NO_CAPACITY Reason = 36
 )
 
 // Enum value maps for Reason.
@@ -134,6 +142,10 @@ var (
 		30: "REASON_NOT_LOOPBACK",
 		31: "REASON_DEADLINE",
 		32: "REASON_PANIC",
+		33: "REASON_NO_TASKS",
+		34: "REASON_ATTEMPT_MISMATCH",
+		35: "REASON_ATTEMPT_NOT_FOUND",
+		36: "REASON_NO_CAPACITY",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -169,6 +181,10 @@ var (
 		"REASON_NOT_LOOPBACK":            30,
 		"REASON_DEADLINE":                31,
 		"REASON_PANIC":                   32,
+		"REASON_NO_TASKS":                33,
+		"REASON_ATTEMPT_MISMATCH":        34,
+		"REASON_ATTEMPT_NOT_FOUND":       35,
+		"REASON_NO_CAPACITY":             36,
 	}
 )
 
@@ -203,7 +219,7 @@ var File_muxpost_fault_v1_fault_proto protoreflect.FileDescriptor
 
 const file_muxpost_fault_v1_fault_proto_rawDesc = "" +
 	"\n" +
-	"\x1cmuxpost/fault/v1/fault.proto\x12\x10muxpost.fault.v1*\xea\x06\n" +
+	"\x1cmuxpost/fault/v1/fault.proto\x12\x10muxpost.fault.v1*\xd2\a\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14REASON_BAD_WORK_ITEM\x10\x01\x12\x1a\n" +
@@ -238,7 +254,11 @@ const file_muxpost_fault_v1_fault_proto_rawDesc = "" +
 	"\x14REASON_ADDRESS_TAKEN\x10\x1d\x12\x17\n" +
 	"\x13REASON_NOT_LOOPBACK\x10\x1e\x12\x13\n" +
 	"\x0fREASON_DEADLINE\x10\x1f\x12\x10\n" +
-	"\fREASON_PANIC\x10 B8Z6muxpost.dev/muxpost/proto/gen/muxpost/fault/v1;faultv1b\x06proto3"
+	"\fREASON_PANIC\x10 \x12\x13\n" +
+	"\x0fREASON_NO_TASKS\x10!\x12\x1b\n" +
+	"\x17REASON_ATTEMPT_MISMATCH\x10\"\x12\x1c\n" +
+	"\x18REASON_ATTEMPT_NOT_FOUND\x10#\x12\x16\n" +
+	"\x12REASON_NO_CAPACITY\x10$B8Z6muxpost.dev/muxpost/proto/gen/muxpost/fault/v1;faultv1b\x06proto3"
 
 var (
 	file_muxpost_fault_v1_fault_proto_rawDescOnce sync.Once

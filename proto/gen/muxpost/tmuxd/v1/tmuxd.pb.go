@@ -1857,7 +1857,11 @@ type HarnessInfo struct {
 	// The binary it resolves to; empty when it was not found.
 	Binary string `protobuf:"bytes,2,opt,name=binary,proto3" json:"binary,omitempty"`
 	// Whether it can resume a conversation interactively.
-	Resumes       bool `protobuf:"varint,3,opt,name=resumes,proto3" json:"resumes,omitempty"`
+	Resumes bool `protobuf:"varint,3,opt,name=resumes,proto3" json:"resumes,omitempty"`
+	// Whether it can run sessions.
+	RunsSessions bool `protobuf:"varint,4,opt,name=runs_sessions,json=runsSessions,proto3" json:"runs_sessions,omitempty"`
+	// Whether it can run tasks.
+	RunsTasks     bool `protobuf:"varint,5,opt,name=runs_tasks,json=runsTasks,proto3" json:"runs_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1913,11 +1917,25 @@ func (x *HarnessInfo) GetResumes() bool {
 	return false
 }
 
+func (x *HarnessInfo) GetRunsSessions() bool {
+	if x != nil {
+		return x.RunsSessions
+	}
+	return false
+}
+
+func (x *HarnessInfo) GetRunsTasks() bool {
+	if x != nil {
+		return x.RunsTasks
+	}
+	return false
+}
+
 var File_muxpost_tmuxd_v1_tmuxd_proto protoreflect.FileDescriptor
 
 const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\n" +
-	"\x1cmuxpost/tmuxd/v1/tmuxd.proto\x12\x10muxpost.tmuxd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1emuxpost/tmuxd/v1/session.proto\x1a\x1fmuxpost/tmuxd/v1/sessions.proto\"\x93\x01\n" +
+	"\x1cmuxpost/tmuxd/v1/tmuxd.proto\x12\x10muxpost.tmuxd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fmuxpost/tmuxd/v1/attempts.proto\x1a\x1emuxpost/tmuxd/v1/session.proto\x1a\x1fmuxpost/tmuxd/v1/sessions.proto\"\x93\x01\n" +
 	"\x13SessionStateRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x1f\n" +
 	"\vdelivery_id\x18\x02 \x01(\tR\n" +
@@ -2034,11 +2052,14 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\rSessionCounts\x12\x12\n" +
 	"\x04live\x18\x01 \x01(\x05R\x04live\x12\x12\n" +
 	"\x04dead\x18\x02 \x01(\x05R\x04dead\x12\x18\n" +
-	"\aunknown\x18\x03 \x01(\x05R\aunknown\"S\n" +
+	"\aunknown\x18\x03 \x01(\x05R\aunknown\"\x97\x01\n" +
 	"\vHarnessInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06binary\x18\x02 \x01(\tR\x06binary\x12\x18\n" +
-	"\aresumes\x18\x03 \x01(\bR\aresumes*g\n" +
+	"\aresumes\x18\x03 \x01(\bR\aresumes\x12#\n" +
+	"\rruns_sessions\x18\x04 \x01(\bR\frunsSessions\x12\x1d\n" +
+	"\n" +
+	"runs_tasks\x18\x05 \x01(\bR\trunsTasks*g\n" +
 	"\bOccupant\x12\x18\n" +
 	"\x14OCCUPANT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rOCCUPANT_LIVE\x10\x01\x12\x14\n" +
@@ -2058,7 +2079,7 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\x15HOLD_REASON_INPUT_OFF\x10\x05\x12\x19\n" +
 	"\x15HOLD_REASON_NOT_SHOWN\x10\x06\x12\x16\n" +
 	"\x12HOLD_REASON_FROZEN\x10\a\x12\x16\n" +
-	"\x12HOLD_REASON_PERSON\x10\b2\xbb\b\n" +
+	"\x12HOLD_REASON_PERSON\x10\b2\xae\v\n" +
 	"\fTmuxdService\x12b\n" +
 	"\fSessionState\x12%.muxpost.tmuxd.v1.SessionStateRequest\x1a&.muxpost.tmuxd.v1.SessionStateResponse\"\x03\x90\x02\x01\x12H\n" +
 	"\x05Spawn\x12\x1e.muxpost.tmuxd.v1.SpawnRequest\x1a\x1f.muxpost.tmuxd.v1.SpawnResponse\x12H\n" +
@@ -2071,7 +2092,12 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\tTerminate\x12\".muxpost.tmuxd.v1.TerminateRequest\x1a#.muxpost.tmuxd.v1.TerminateResponse\x12E\n" +
 	"\x04Kill\x12\x1d.muxpost.tmuxd.v1.KillRequest\x1a\x1e.muxpost.tmuxd.v1.KillResponse\x12b\n" +
 	"\fListSessions\x12%.muxpost.tmuxd.v1.ListSessionsRequest\x1a&.muxpost.tmuxd.v1.ListSessionsResponse\"\x03\x90\x02\x01\x12g\n" +
-	"\rWatchSessions\x12&.muxpost.tmuxd.v1.WatchSessionsRequest\x1a'.muxpost.tmuxd.v1.WatchSessionsResponse\"\x03\x90\x02\x010\x01\x12J\n" +
+	"\rWatchSessions\x12&.muxpost.tmuxd.v1.WatchSessionsRequest\x1a'.muxpost.tmuxd.v1.WatchSessionsResponse\"\x03\x90\x02\x010\x01\x12N\n" +
+	"\aRunTask\x12 .muxpost.tmuxd.v1.RunTaskRequest\x1a!.muxpost.tmuxd.v1.RunTaskResponse\x12\\\n" +
+	"\n" +
+	"GetAttempt\x12#.muxpost.tmuxd.v1.GetAttemptRequest\x1a$.muxpost.tmuxd.v1.GetAttemptResponse\"\x03\x90\x02\x01\x12g\n" +
+	"\rWatchAttempts\x12&.muxpost.tmuxd.v1.WatchAttemptsRequest\x1a'.muxpost.tmuxd.v1.WatchAttemptsResponse\"\x03\x90\x02\x010\x01\x12Z\n" +
+	"\vStopAttempt\x12$.muxpost.tmuxd.v1.StopAttemptRequest\x1a%.muxpost.tmuxd.v1.StopAttemptResponse\x12J\n" +
 	"\x04Info\x12\x1d.muxpost.tmuxd.v1.InfoRequest\x1a\x1e.muxpost.tmuxd.v1.InfoResponse\"\x03\x90\x02\x01B8Z6muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1;tmuxdv1b\x06proto3"
 
 var (
@@ -2128,14 +2154,22 @@ var file_muxpost_tmuxd_v1_tmuxd_proto_goTypes = []any{
 	(*KillRequest)(nil),            // 36: muxpost.tmuxd.v1.KillRequest
 	(*ListSessionsRequest)(nil),    // 37: muxpost.tmuxd.v1.ListSessionsRequest
 	(*WatchSessionsRequest)(nil),   // 38: muxpost.tmuxd.v1.WatchSessionsRequest
-	(*SessionExistsResponse)(nil),  // 39: muxpost.tmuxd.v1.SessionExistsResponse
-	(*SessionMayTalkResponse)(nil), // 40: muxpost.tmuxd.v1.SessionMayTalkResponse
-	(*RaiseFenceResponse)(nil),     // 41: muxpost.tmuxd.v1.RaiseFenceResponse
-	(*CaptureResponse)(nil),        // 42: muxpost.tmuxd.v1.CaptureResponse
-	(*TerminateResponse)(nil),      // 43: muxpost.tmuxd.v1.TerminateResponse
-	(*KillResponse)(nil),           // 44: muxpost.tmuxd.v1.KillResponse
-	(*ListSessionsResponse)(nil),   // 45: muxpost.tmuxd.v1.ListSessionsResponse
-	(*WatchSessionsResponse)(nil),  // 46: muxpost.tmuxd.v1.WatchSessionsResponse
+	(*RunTaskRequest)(nil),         // 39: muxpost.tmuxd.v1.RunTaskRequest
+	(*GetAttemptRequest)(nil),      // 40: muxpost.tmuxd.v1.GetAttemptRequest
+	(*WatchAttemptsRequest)(nil),   // 41: muxpost.tmuxd.v1.WatchAttemptsRequest
+	(*StopAttemptRequest)(nil),     // 42: muxpost.tmuxd.v1.StopAttemptRequest
+	(*SessionExistsResponse)(nil),  // 43: muxpost.tmuxd.v1.SessionExistsResponse
+	(*SessionMayTalkResponse)(nil), // 44: muxpost.tmuxd.v1.SessionMayTalkResponse
+	(*RaiseFenceResponse)(nil),     // 45: muxpost.tmuxd.v1.RaiseFenceResponse
+	(*CaptureResponse)(nil),        // 46: muxpost.tmuxd.v1.CaptureResponse
+	(*TerminateResponse)(nil),      // 47: muxpost.tmuxd.v1.TerminateResponse
+	(*KillResponse)(nil),           // 48: muxpost.tmuxd.v1.KillResponse
+	(*ListSessionsResponse)(nil),   // 49: muxpost.tmuxd.v1.ListSessionsResponse
+	(*WatchSessionsResponse)(nil),  // 50: muxpost.tmuxd.v1.WatchSessionsResponse
+	(*RunTaskResponse)(nil),        // 51: muxpost.tmuxd.v1.RunTaskResponse
+	(*GetAttemptResponse)(nil),     // 52: muxpost.tmuxd.v1.GetAttemptResponse
+	(*WatchAttemptsResponse)(nil),  // 53: muxpost.tmuxd.v1.WatchAttemptsResponse
+	(*StopAttemptResponse)(nil),    // 54: muxpost.tmuxd.v1.StopAttemptResponse
 }
 var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
 	24, // 0: muxpost.tmuxd.v1.SessionStateRequest.max_staleness:type_name -> google.protobuf.Duration
@@ -2182,21 +2216,29 @@ var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
 	36, // 41: muxpost.tmuxd.v1.TmuxdService.Kill:input_type -> muxpost.tmuxd.v1.KillRequest
 	37, // 42: muxpost.tmuxd.v1.TmuxdService.ListSessions:input_type -> muxpost.tmuxd.v1.ListSessionsRequest
 	38, // 43: muxpost.tmuxd.v1.TmuxdService.WatchSessions:input_type -> muxpost.tmuxd.v1.WatchSessionsRequest
-	20, // 44: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
-	4,  // 45: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
-	9,  // 46: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
-	15, // 47: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
-	39, // 48: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
-	40, // 49: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
-	41, // 50: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
-	42, // 51: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
-	43, // 52: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
-	44, // 53: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
-	45, // 54: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
-	46, // 55: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
-	21, // 56: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
-	45, // [45:57] is the sub-list for method output_type
-	33, // [33:45] is the sub-list for method input_type
+	39, // 44: muxpost.tmuxd.v1.TmuxdService.RunTask:input_type -> muxpost.tmuxd.v1.RunTaskRequest
+	40, // 45: muxpost.tmuxd.v1.TmuxdService.GetAttempt:input_type -> muxpost.tmuxd.v1.GetAttemptRequest
+	41, // 46: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:input_type -> muxpost.tmuxd.v1.WatchAttemptsRequest
+	42, // 47: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
+	20, // 48: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
+	4,  // 49: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
+	9,  // 50: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
+	15, // 51: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
+	43, // 52: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
+	44, // 53: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
+	45, // 54: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
+	46, // 55: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
+	47, // 56: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
+	48, // 57: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
+	49, // 58: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
+	50, // 59: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
+	51, // 60: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
+	52, // 61: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
+	53, // 62: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
+	54, // 63: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
+	21, // 64: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
+	49, // [49:65] is the sub-list for method output_type
+	33, // [33:49] is the sub-list for method input_type
 	33, // [33:33] is the sub-list for extension type_name
 	33, // [33:33] is the sub-list for extension extendee
 	0,  // [0:33] is the sub-list for field type_name
@@ -2207,6 +2249,7 @@ func file_muxpost_tmuxd_v1_tmuxd_proto_init() {
 	if File_muxpost_tmuxd_v1_tmuxd_proto != nil {
 		return
 	}
+	file_muxpost_tmuxd_v1_attempts_proto_init()
 	file_muxpost_tmuxd_v1_session_proto_init()
 	file_muxpost_tmuxd_v1_sessions_proto_init()
 	file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[2].OneofWrappers = []any{

@@ -35,6 +35,10 @@ const (
 	TmuxdService_Kill_FullMethodName           = "/muxpost.tmuxd.v1.TmuxdService/Kill"
 	TmuxdService_ListSessions_FullMethodName   = "/muxpost.tmuxd.v1.TmuxdService/ListSessions"
 	TmuxdService_WatchSessions_FullMethodName  = "/muxpost.tmuxd.v1.TmuxdService/WatchSessions"
+	TmuxdService_RunTask_FullMethodName        = "/muxpost.tmuxd.v1.TmuxdService/RunTask"
+	TmuxdService_GetAttempt_FullMethodName     = "/muxpost.tmuxd.v1.TmuxdService/GetAttempt"
+	TmuxdService_WatchAttempts_FullMethodName  = "/muxpost.tmuxd.v1.TmuxdService/WatchAttempts"
+	TmuxdService_StopAttempt_FullMethodName    = "/muxpost.tmuxd.v1.TmuxdService/StopAttempt"
 	TmuxdService_Info_FullMethodName           = "/muxpost.tmuxd.v1.TmuxdService/Info"
 )
 
@@ -75,6 +79,17 @@ type TmuxdServiceClient interface {
 	// WatchSessions streams what changes in the sessions of this host, beginning with what is known. A reader that is too slow is told
 	// that it missed something, and goes on with the newest.
 	WatchSessions(ctx context.Context, in *WatchSessionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionsResponse], error)
+	// RunTask launches one task in a pane of its own, to run to completion: one attempt. It is answered once the command runs, or is known
+	// not to. A repeat with the same attempt id and the same request answers for the first; an id is never launched twice.
+	RunTask(ctx context.Context, in *RunTaskRequest, opts ...grpc.CallOption) (*RunTaskResponse, error)
+	// GetAttempt says what is known of an attempt, and what its pane showed last. It changes nothing.
+	GetAttempt(ctx context.Context, in *GetAttemptRequest, opts ...grpc.CallOption) (*GetAttemptResponse, error)
+	// WatchAttempts streams what becomes of the attempts of this host, beginning with what is known. A reader that is too slow is told that
+	// it missed something, and goes on with the newest; the final state of an attempt is told once, as its last.
+	WatchAttempts(ctx context.Context, in *WatchAttemptsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchAttemptsResponse], error)
+	// StopAttempt ends an attempt and everything that it started: TERM, a time of grace, KILL. Once answered without an error it is carried
+	// through, also by a tmuxd that is started again. An attempt that has ended is not touched and stays as it ended.
+	StopAttempt(ctx context.Context, in *StopAttemptRequest, opts ...grpc.CallOption) (*StopAttemptResponse, error)
 	// Info says what this host is and what it can run.
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
 }
@@ -206,6 +221,55 @@ func (c *tmuxdServiceClient) WatchSessions(ctx context.Context, in *WatchSession
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type TmuxdService_WatchSessionsClient = grpc.ServerStreamingClient[WatchSessionsResponse]
 
+func (c *tmuxdServiceClient) RunTask(ctx context.Context, in *RunTaskRequest, opts ...grpc.CallOption) (*RunTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RunTaskResponse)
+	err := c.cc.Invoke(ctx, TmuxdService_RunTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *tmuxdServiceClient) GetAttempt(ctx context.Context, in *GetAttemptRequest, opts ...grpc.CallOption) (*GetAttemptResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetAttemptResponse)
+	err := c.cc.Invoke(ctx, TmuxdService_GetAttempt_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *tmuxdServiceClient) WatchAttempts(ctx context.Context, in *WatchAttemptsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchAttemptsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &TmuxdService_ServiceDesc.Streams[1], TmuxdService_WatchAttempts_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchAttemptsRequest, WatchAttemptsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type TmuxdService_WatchAttemptsClient = grpc.ServerStreamingClient[WatchAttemptsResponse]
+
+func (c *tmuxdServiceClient) StopAttempt(ctx context.Context, in *StopAttemptRequest, opts ...grpc.CallOption) (*StopAttemptResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StopAttemptResponse)
+	err := c.cc.Invoke(ctx, TmuxdService_StopAttempt_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *tmuxdServiceClient) Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(InfoResponse)
@@ -253,6 +317,17 @@ type TmuxdServiceServer interface {
 	// WatchSessions streams what changes in the sessions of this host, beginning with what is known. A reader that is too slow is told
 	// that it missed something, and goes on with the newest.
 	WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error
+	// RunTask launches one task in a pane of its own, to run to completion: one attempt. It is answered once the command runs, or is known
+	// not to. A repeat with the same attempt id and the same request answers for the first; an id is never launched twice.
+	RunTask(context.Context, *RunTaskRequest) (*RunTaskResponse, error)
+	// GetAttempt says what is known of an attempt, and what its pane showed last. It changes nothing.
+	GetAttempt(context.Context, *GetAttemptRequest) (*GetAttemptResponse, error)
+	// WatchAttempts streams what becomes of the attempts of this host, beginning with what is known. A reader that is too slow is told that
+	// it missed something, and goes on with the newest; the final state of an attempt is told once, as its last.
+	WatchAttempts(*WatchAttemptsRequest, grpc.ServerStreamingServer[WatchAttemptsResponse]) error
+	// StopAttempt ends an attempt and everything that it started: TERM, a time of grace, KILL. Once answered without an error it is carried
+	// through, also by a tmuxd that is started again. An attempt that has ended is not touched and stays as it ended.
+	StopAttempt(context.Context, *StopAttemptRequest) (*StopAttemptResponse, error)
 	// Info says what this host is and what it can run.
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
 	mustEmbedUnimplementedTmuxdServiceServer()
@@ -297,6 +372,18 @@ func (UnimplementedTmuxdServiceServer) ListSessions(context.Context, *ListSessio
 }
 func (UnimplementedTmuxdServiceServer) WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchSessions not implemented")
+}
+func (UnimplementedTmuxdServiceServer) RunTask(context.Context, *RunTaskRequest) (*RunTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RunTask not implemented")
+}
+func (UnimplementedTmuxdServiceServer) GetAttempt(context.Context, *GetAttemptRequest) (*GetAttemptResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetAttempt not implemented")
+}
+func (UnimplementedTmuxdServiceServer) WatchAttempts(*WatchAttemptsRequest, grpc.ServerStreamingServer[WatchAttemptsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchAttempts not implemented")
+}
+func (UnimplementedTmuxdServiceServer) StopAttempt(context.Context, *StopAttemptRequest) (*StopAttemptResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StopAttempt not implemented")
 }
 func (UnimplementedTmuxdServiceServer) Info(context.Context, *InfoRequest) (*InfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Info not implemented")
@@ -513,6 +600,71 @@ func _TmuxdService_WatchSessions_Handler(srv interface{}, stream grpc.ServerStre
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type TmuxdService_WatchSessionsServer = grpc.ServerStreamingServer[WatchSessionsResponse]
 
+func _TmuxdService_RunTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RunTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TmuxdServiceServer).RunTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TmuxdService_RunTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TmuxdServiceServer).RunTask(ctx, req.(*RunTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TmuxdService_GetAttempt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetAttemptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TmuxdServiceServer).GetAttempt(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TmuxdService_GetAttempt_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TmuxdServiceServer).GetAttempt(ctx, req.(*GetAttemptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TmuxdService_WatchAttempts_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchAttemptsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(TmuxdServiceServer).WatchAttempts(m, &grpc.GenericServerStream[WatchAttemptsRequest, WatchAttemptsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type TmuxdService_WatchAttemptsServer = grpc.ServerStreamingServer[WatchAttemptsResponse]
+
+func _TmuxdService_StopAttempt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StopAttemptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TmuxdServiceServer).StopAttempt(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TmuxdService_StopAttempt_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TmuxdServiceServer).StopAttempt(ctx, req.(*StopAttemptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TmuxdService_Info_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(InfoRequest)
 	if err := dec(in); err != nil {
@@ -579,6 +731,18 @@ var TmuxdService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _TmuxdService_ListSessions_Handler,
 		},
 		{
+			MethodName: "RunTask",
+			Handler:    _TmuxdService_RunTask_Handler,
+		},
+		{
+			MethodName: "GetAttempt",
+			Handler:    _TmuxdService_GetAttempt_Handler,
+		},
+		{
+			MethodName: "StopAttempt",
+			Handler:    _TmuxdService_StopAttempt_Handler,
+		},
+		{
 			MethodName: "Info",
 			Handler:    _TmuxdService_Info_Handler,
 		},
@@ -587,6 +751,11 @@ var TmuxdService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchSessions",
 			Handler:       _TmuxdService_WatchSessions_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchAttempts",
+			Handler:       _TmuxdService_WatchAttempts_Handler,
 			ServerStreams: true,
 		},
 	},

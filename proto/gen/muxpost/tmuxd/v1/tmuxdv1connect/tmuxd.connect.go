@@ -51,6 +51,14 @@ const (
 	TmuxdServiceListSessionsProcedure = "/muxpost.tmuxd.v1.TmuxdService/ListSessions"
 	// TmuxdServiceWatchSessionsProcedure is the procedure name of the TmuxdService's WatchSessions RPC.
 	TmuxdServiceWatchSessionsProcedure = "/muxpost.tmuxd.v1.TmuxdService/WatchSessions"
+	// TmuxdServiceRunTaskProcedure is the procedure name of the TmuxdService's RunTask RPC.
+	TmuxdServiceRunTaskProcedure = "/muxpost.tmuxd.v1.TmuxdService/RunTask"
+	// TmuxdServiceGetAttemptProcedure is the procedure name of the TmuxdService's GetAttempt RPC.
+	TmuxdServiceGetAttemptProcedure = "/muxpost.tmuxd.v1.TmuxdService/GetAttempt"
+	// TmuxdServiceWatchAttemptsProcedure is the procedure name of the TmuxdService's WatchAttempts RPC.
+	TmuxdServiceWatchAttemptsProcedure = "/muxpost.tmuxd.v1.TmuxdService/WatchAttempts"
+	// TmuxdServiceStopAttemptProcedure is the procedure name of the TmuxdService's StopAttempt RPC.
+	TmuxdServiceStopAttemptProcedure = "/muxpost.tmuxd.v1.TmuxdService/StopAttempt"
 	// TmuxdServiceInfoProcedure is the procedure name of the TmuxdService's Info RPC.
 	TmuxdServiceInfoProcedure = "/muxpost.tmuxd.v1.TmuxdService/Info"
 )
@@ -139,6 +147,36 @@ var (
 			IdempotencyLevel: connect.IdempotencyNoSideEffects,
 		}
 	})
+	tmuxdServiceRunTaskSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("RunTask"),
+			Procedure:  TmuxdServiceRunTaskProcedure,
+		}
+	})
+	tmuxdServiceGetAttemptSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("GetAttempt"),
+			Procedure:        TmuxdServiceGetAttemptProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
+	tmuxdServiceWatchAttemptsSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeServer,
+			Schema:           v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("WatchAttempts"),
+			Procedure:        TmuxdServiceWatchAttemptsProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
+	tmuxdServiceStopAttemptSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("StopAttempt"),
+			Procedure:  TmuxdServiceStopAttemptProcedure,
+		}
+	})
 	tmuxdServiceInfoSpec = sync.OnceValue(func() connect.Spec {
 		return connect.Spec{
 			StreamType:       connect.StreamTypeUnary,
@@ -182,6 +220,17 @@ type TmuxdServiceClient interface {
 	// WatchSessions streams what changes in the sessions of this host, beginning with what is known. A reader that is too slow is told
 	// that it missed something, and goes on with the newest.
 	WatchSessions(context.Context, *v1.WatchSessionsRequest) (TmuxdServiceWatchSessionsClientStream, error)
+	// RunTask launches one task in a pane of its own, to run to completion: one attempt. It is answered once the command runs, or is known
+	// not to. A repeat with the same attempt id and the same request answers for the first; an id is never launched twice.
+	RunTask(context.Context, *v1.RunTaskRequest) (*v1.RunTaskResponse, error)
+	// GetAttempt says what is known of an attempt, and what its pane showed last. It changes nothing.
+	GetAttempt(context.Context, *v1.GetAttemptRequest) (*v1.GetAttemptResponse, error)
+	// WatchAttempts streams what becomes of the attempts of this host, beginning with what is known. A reader that is too slow is told that
+	// it missed something, and goes on with the newest; the final state of an attempt is told once, as its last.
+	WatchAttempts(context.Context, *v1.WatchAttemptsRequest) (TmuxdServiceWatchAttemptsClientStream, error)
+	// StopAttempt ends an attempt and everything that it started: TERM, a time of grace, KILL. Once answered without an error it is carried
+	// through, also by a tmuxd that is started again. An attempt that has ended is not touched and stays as it ended.
+	StopAttempt(context.Context, *v1.StopAttemptRequest) (*v1.StopAttemptResponse, error)
 	// Info says what this host is and what it can run.
 	Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error)
 }
@@ -210,6 +259,27 @@ func (s TmuxdServiceWatchSessionsClientStream) Receive() (*v1.WatchSessionsRespo
 // Close releases the stream's resources. It is idempotent and is typically deferred to clean up a
 // stream abandoned before io.EOF.
 func (s TmuxdServiceWatchSessionsClientStream) Close() error {
+	return s.stream.Close()
+}
+
+// TmuxdServiceWatchAttemptsClientStream is the client stream for the TmuxdService's WatchAttempts
+// RPC.
+type TmuxdServiceWatchAttemptsClientStream struct {
+	stream connect.ClientStream
+}
+
+// Receive returns the next response message from the server.
+func (s TmuxdServiceWatchAttemptsClientStream) Receive() (*v1.WatchAttemptsResponse, error) {
+	var res v1.WatchAttemptsResponse
+	if err := s.stream.Receive(&res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+// Close releases the stream's resources. It is idempotent and is typically deferred to clean up a
+// stream abandoned before io.EOF.
+func (s TmuxdServiceWatchAttemptsClientStream) Close() error {
 	return s.stream.Close()
 }
 
@@ -246,6 +316,17 @@ type TmuxdServiceHandler interface {
 	// WatchSessions streams what changes in the sessions of this host, beginning with what is known. A reader that is too slow is told
 	// that it missed something, and goes on with the newest.
 	WatchSessions(context.Context, *v1.WatchSessionsRequest, TmuxdServiceWatchSessionsServerStream) error
+	// RunTask launches one task in a pane of its own, to run to completion: one attempt. It is answered once the command runs, or is known
+	// not to. A repeat with the same attempt id and the same request answers for the first; an id is never launched twice.
+	RunTask(context.Context, *v1.RunTaskRequest) (*v1.RunTaskResponse, error)
+	// GetAttempt says what is known of an attempt, and what its pane showed last. It changes nothing.
+	GetAttempt(context.Context, *v1.GetAttemptRequest) (*v1.GetAttemptResponse, error)
+	// WatchAttempts streams what becomes of the attempts of this host, beginning with what is known. A reader that is too slow is told that
+	// it missed something, and goes on with the newest; the final state of an attempt is told once, as its last.
+	WatchAttempts(context.Context, *v1.WatchAttemptsRequest, TmuxdServiceWatchAttemptsServerStream) error
+	// StopAttempt ends an attempt and everything that it started: TERM, a time of grace, KILL. Once answered without an error it is carried
+	// through, also by a tmuxd that is started again. An attempt that has ended is not touched and stays as it ended.
+	StopAttempt(context.Context, *v1.StopAttemptRequest) (*v1.StopAttemptResponse, error)
 	// Info says what this host is and what it can run.
 	Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error)
 }
@@ -266,6 +347,10 @@ func RegisterTmuxdServiceHandler(server *connect.Server, svc TmuxdServiceHandler
 		connect.Method{Spec: tmuxdServiceKillSpec(), Handler: adapter.kill},
 		connect.Method{Spec: tmuxdServiceListSessionsSpec(), Handler: adapter.listSessions},
 		connect.Method{Spec: tmuxdServiceWatchSessionsSpec(), Handler: adapter.watchSessions},
+		connect.Method{Spec: tmuxdServiceRunTaskSpec(), Handler: adapter.runTask},
+		connect.Method{Spec: tmuxdServiceGetAttemptSpec(), Handler: adapter.getAttempt},
+		connect.Method{Spec: tmuxdServiceWatchAttemptsSpec(), Handler: adapter.watchAttempts},
+		connect.Method{Spec: tmuxdServiceStopAttemptSpec(), Handler: adapter.stopAttempt},
 		connect.Method{Spec: tmuxdServiceInfoSpec(), Handler: adapter.info},
 	)
 }
@@ -283,6 +368,22 @@ func (s TmuxdServiceWatchSessionsServerStream) SendHeaders() error {
 
 // Send sends a response message to the client.
 func (s TmuxdServiceWatchSessionsServerStream) Send(res *v1.WatchSessionsResponse) error {
+	return s.stream.Send(res)
+}
+
+// TmuxdServiceWatchAttemptsServerStream is the server stream for the TmuxdService's WatchAttempts
+// RPC.
+type TmuxdServiceWatchAttemptsServerStream struct {
+	stream connect.ServerStream
+}
+
+// SendHeaders flushes the response headers without a message. The first Send does this implicitly.
+func (s TmuxdServiceWatchAttemptsServerStream) SendHeaders() error {
+	return s.stream.SendHeaders()
+}
+
+// Send sends a response message to the client.
+func (s TmuxdServiceWatchAttemptsServerStream) Send(res *v1.WatchAttemptsResponse) error {
 	return s.stream.Send(res)
 }
 
@@ -331,6 +432,22 @@ func (UnimplementedTmuxdServiceHandler) ListSessions(context.Context, *v1.ListSe
 
 func (UnimplementedTmuxdServiceHandler) WatchSessions(context.Context, *v1.WatchSessionsRequest, TmuxdServiceWatchSessionsServerStream) error {
 	return connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.WatchSessions is not implemented")
+}
+
+func (UnimplementedTmuxdServiceHandler) RunTask(context.Context, *v1.RunTaskRequest) (*v1.RunTaskResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.RunTask is not implemented")
+}
+
+func (UnimplementedTmuxdServiceHandler) GetAttempt(context.Context, *v1.GetAttemptRequest) (*v1.GetAttemptResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.GetAttempt is not implemented")
+}
+
+func (UnimplementedTmuxdServiceHandler) WatchAttempts(context.Context, *v1.WatchAttemptsRequest, TmuxdServiceWatchAttemptsServerStream) error {
+	return connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.WatchAttempts is not implemented")
+}
+
+func (UnimplementedTmuxdServiceHandler) StopAttempt(context.Context, *v1.StopAttemptRequest) (*v1.StopAttemptResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.StopAttempt is not implemented")
 }
 
 func (UnimplementedTmuxdServiceHandler) Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error) {
@@ -427,6 +544,38 @@ func (c *tmuxdServiceClient) WatchSessions(ctx context.Context, req *v1.WatchSes
 		return TmuxdServiceWatchSessionsClientStream{}, err
 	}
 	return TmuxdServiceWatchSessionsClientStream{stream: stream}, nil
+}
+
+func (c *tmuxdServiceClient) RunTask(ctx context.Context, req *v1.RunTaskRequest) (*v1.RunTaskResponse, error) {
+	var res v1.RunTaskResponse
+	if err := c.client.CallUnary(ctx, tmuxdServiceRunTaskSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *tmuxdServiceClient) GetAttempt(ctx context.Context, req *v1.GetAttemptRequest) (*v1.GetAttemptResponse, error) {
+	var res v1.GetAttemptResponse
+	if err := c.client.CallUnary(ctx, tmuxdServiceGetAttemptSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *tmuxdServiceClient) WatchAttempts(ctx context.Context, req *v1.WatchAttemptsRequest) (TmuxdServiceWatchAttemptsClientStream, error) {
+	stream, err := c.client.CallServerStream(ctx, tmuxdServiceWatchAttemptsSpec(), req)
+	if err != nil {
+		return TmuxdServiceWatchAttemptsClientStream{}, err
+	}
+	return TmuxdServiceWatchAttemptsClientStream{stream: stream}, nil
+}
+
+func (c *tmuxdServiceClient) StopAttempt(ctx context.Context, req *v1.StopAttemptRequest) (*v1.StopAttemptResponse, error) {
+	var res v1.StopAttemptResponse
+	if err := c.client.CallUnary(ctx, tmuxdServiceStopAttemptSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
 }
 
 func (c *tmuxdServiceClient) Info(ctx context.Context, req *v1.InfoRequest) (*v1.InfoResponse, error) {
@@ -565,6 +714,50 @@ func (h tmuxdServiceHandler) watchSessions(ctx context.Context, _ connect.Spec, 
 		return err
 	}
 	return h.svc.WatchSessions(ctx, &req, TmuxdServiceWatchSessionsServerStream{stream: stream})
+}
+
+func (h tmuxdServiceHandler) runTask(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.RunTaskRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.RunTask(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h tmuxdServiceHandler) getAttempt(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.GetAttemptRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.GetAttempt(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h tmuxdServiceHandler) watchAttempts(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.WatchAttemptsRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	return h.svc.WatchAttempts(ctx, &req, TmuxdServiceWatchAttemptsServerStream{stream: stream})
+}
+
+func (h tmuxdServiceHandler) stopAttempt(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.StopAttemptRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.StopAttempt(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
 }
 
 func (h tmuxdServiceHandler) info(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {

@@ -1,0 +1,60 @@
+package attempt
+
+import (
+	"context"
+	"time"
+
+	"muxpost.dev/muxpost/core/task"
+)
+
+// Attempt is what is known of an attempt.
+type Attempt struct {
+	Memory
+	// State and Reason are those of the outcome, or what is known before there is one, since Since.
+	State  task.State
+	Reason task.Reason
+	Since  time.Time
+	// StartedAt is when the command was started; zero when it was not, or that is not known.
+	StartedAt time.Time
+}
+
+// view is the attempt as it is told.
+func (a *attempt) view() Attempt {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := Attempt{Memory: a.memory, State: a.state, Reason: a.reason, Since: a.since, StartedAt: a.started}
+	if o := a.memory.Outcome; o != nil {
+		v.State, v.Reason, v.Since, v.StartedAt = o.State, o.Reason, o.SettledAt, o.StartedAt
+	}
+	return v
+}
+
+// same reports whether a reader would be told the same.
+func (a Attempt) same(b Attempt) bool {
+	return a.State == b.State && a.Reason == b.Reason && a.StartedAt.Equal(b.StartedAt) && (a.Order == nil) == (b.Order == nil) &&
+		a.Pane.ID == b.Pane.ID
+}
+
+// Get returns an attempt, with output what its pane showed last: of a running one now, of one that is over at its end.
+func (r *Runner) Get(ctx context.Context, id string, output bool) (a Attempt, text string, err error) {
+	found, err := r.find(id)
+	if err != nil {
+		return Attempt{}, "", err
+	}
+	v := found.view()
+	if !output {
+		return v, "", nil
+	}
+	if v.Outcome == nil && v.Pane.ID != "" {
+		ctx, cancel := context.WithTimeout(ctx, lookTime)
+		defer cancel()
+		if text, ok, err := r.Tmux.Output(ctx, v.Target, v.Pane); err == nil && ok {
+			return v, text, nil
+		}
+		return v, "", nil
+	}
+	if text, err = r.Disk.Kept(id); err != nil {
+		return v, "", storage(err)
+	}
+	return v, text, nil
+}
