@@ -374,8 +374,8 @@ func full(t *testing.T, line string) (wrapper.Record, int) {
 	if os.Geteuid() == 0 {
 		fill = "cat /dev/zero > " + disk + "/fill 2>/dev/null; " // permissions stop everybody but root
 	}
-	cmd, _, record := runSpec(t, fill+line, func(s *wrapper.Spec) { s.RecordFile = filepath.Join(disk, "record") })
-	record = filepath.Join(disk, "record")
+	record := filepath.Join(disk, "record")
+	cmd, _, _ := runSpec(t, fill+line, func(s *wrapper.Spec) { s.RecordFile = record })
 	if os.Geteuid() == 0 {
 		inside := exec.Command("unshare", append([]string{"--mount", "sh", "-c", "mount -t tmpfs -o size=64k none " + disk + " || exit 99; \"$@\"; code=$?; cp " +
 			record + " " + kept + "; exit $code", "sh"}, cmd.Args...)...)

@@ -19,7 +19,8 @@ func after(limit time.Duration) (<-chan struct{}, error) {
 		return nil, errno
 	}
 	timer := struct{ interval, value syscall.Timespec }{value: syscall.NsecToTimespec(int64(limit))}
-	_, _, errno = syscall.Syscall6(syscall.SYS_TIMERFD_SETTIME, fd, 0, uintptr(unsafe.Pointer(&timer)), 0, 0, 0) //nolint:gosec // the standard library has no other way
+	//nolint:gosec // the standard library has no other way
+	_, _, errno = syscall.Syscall6(syscall.SYS_TIMERFD_SETTIME, fd, 0, uintptr(unsafe.Pointer(&timer)), 0, 0, 0)
 	if errno != 0 {
 		return nil, errno
 	}

@@ -99,8 +99,13 @@ func run(specFile string) int {
 		r.sweep()
 		return failed(exitLost, "how the harness ended could not be learned", err)
 	}
-	code := r.ended(status)
-	r.sweep()
+	// Usually nothing is left, and one writing says it all. Otherwise that the harness has ended is said first.
+	left, err := r.now().Left()
+	swept := err == nil && len(left) == 0 && r.now().Group.Remove() == nil
+	code := r.ended(status, swept)
+	if !swept {
+		r.sweep()
+	}
 	return code
 }
 
@@ -155,10 +160,10 @@ func (r *runner) launchFailed(code int, err error) int {
 	return failed(code, "cannot start the harness", err)
 }
 
-// ended records how the harness ended, and returns the exit code that says the same.
-func (r *runner) ended(status syscall.WaitStatus) int {
+// ended records how the harness ended, and whether it left anything behind, and returns the exit code that says the same.
+func (r *runner) ended(status syscall.WaitStatus, swept bool) int {
 	err := r.update(func(rec *wrapper.Record) {
-		rec.EndedAt = time.Now()
+		rec.EndedAt, rec.Swept = time.Now(), swept
 		rec.State, rec.Code = wrapper.Exited, status.ExitStatus()
 		if status.Signaled() {
 			rec.State, rec.Code, rec.Signal = wrapper.Signaled, 0, int(status.Signal())

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,7 +40,7 @@ func inPane(t *testing.T, line string, change func(*wrapper.Spec)) *pane {
 	}
 	start := exec.Command("tmux", append([]string{"-S", p.socket, "-f", conf, "-u", "new-session", "-d", "-P", "-F", "#{pid} #{pane_pid}",
 		"-s", "s", "-x", "80", "-y", "24", "--"}, cmd.Args...)...)
-	start.Env = append(cmd.Env, "TERM=xterm-256color")
+	start.Env = slices.Concat(cmd.Env, []string{"TERM=xterm-256color"})
 	out, err := start.Output()
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,8 @@ func peek() (pid int, err error) {
 		pidAt = 2 + unsafe.Sizeof(uintptr(0))/4
 	)
 	var info [32]int32
-	_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, pAll, 0, uintptr(unsafe.Pointer(&info)), options, 0, 0) //nolint:gosec // the standard library has no other way
+	//nolint:gosec // the standard library has no other way
+	_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, pAll, 0, uintptr(unsafe.Pointer(&info)), options, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}

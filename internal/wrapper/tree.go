@@ -35,7 +35,8 @@ func (r Record) Alive() (bool, error) {
 }
 
 // Left returns what lives of a run, its wrapper not among it: the members of its control group and, while the wrapper lives, what descends
-// from it (orphans come back to it), or once it is gone the harness and what carries the run's stamp, each with what descends from it. An error means that it cannot be told.
+// from it (orphans come back to it), or once it is gone the harness and what carries the run's stamp, each with what descends from it. An
+// error means that it cannot be told.
 func (r Record) Left() ([]Process, error) {
 	boot, all, err := snapshot()
 	if err != nil {

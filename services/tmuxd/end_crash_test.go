@@ -172,7 +172,7 @@ func (d *daemon) agent(client tmuxdv1.TmuxdServiceClient) (stamp string, pids []
 		}
 		return len(pids) == 3
 	})
-	rec := d.rig.record(stamp)
+	rec := d.record(stamp)
 	return stamp, append(pids, rec.Wrapper.Pid, rec.Child.Pid)
 }
 

@@ -235,7 +235,7 @@ func TestKill_ByForceDoesNotHitWhatCameMeanwhile(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	of, _ := r.running(waits)
-	r.Host.Tmux = &removing{r.Host.Tmux, sync.OnceFunc(func() {
+	r.Tmux = &removing{r.Tmux, sync.OnceFunc(func() {
 		r.person("kill-session", "-t", "="+r.item.Target()+":")
 		r.until("the server is gone", func() bool { return r.tmux.Dial(r.item.Target()) == session.NoServer })
 		r.another("sleep 300")

@@ -65,12 +65,12 @@ func (r *rig) files(of ...string) []string {
 // logged has the host write its log into a buffer.
 func (r *rig) logged() *bytes.Buffer {
 	log := &bytes.Buffer{}
-	r.Host.Logger = slog.New(slog.NewJSONHandler(log, nil))
+	r.Logger = slog.New(slog.NewJSONHandler(log, nil))
 	return log
 }
 
 // later has the host's clock go ahead.
-func (r *rig) later(d time.Duration) { r.Host.Now = func() time.Time { return time.Now().Add(d) } }
+func (r *rig) later(d time.Duration) { r.Now = func() time.Time { return time.Now().Add(d) } }
 
 func (r *rig) waiting() {
 	r.t.Helper()
@@ -284,17 +284,14 @@ func TestReap_AnAgentThatLivesWithoutItsWrapperIsNotTouched(t *testing.T) {
 	rec := r.record(of.Stamp)
 	r.terminate(of.Stamp, time.Minute)
 	// As where a harness shook off the signal that ends it with its wrapper.
-	self, err := wrapper.Self()
-	if err != nil {
-		t.Fatal(err)
-	}
-	rec.Child, rec.Group = self, ""
+	agent := r.bystander()
+	rec.Child, rec.Group = agent, ""
 	if err := wrapper.WriteRecord(r.recordFile(of.Stamp), rec); err != nil {
 		t.Fatal(err)
 	}
 	r.later(2 * time.Hour)
 	r.Reap(r.ctx(), host.Retain{Age: time.Hour})
-	if st := r.state(); st.State != session.Live || !st.Flags.Has(session.Detached) {
+	if st := r.state(); st.State != session.Live || !st.Flags.Has(session.Detached) || !r.alive(agent.Pid) {
 		t.Errorf("%+v", st)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -410,10 +411,7 @@ func TestTerminate_APidThatIsUsedAgainIsNotHit(t *testing.T) {
 	r := newRig(t, nil)
 	of, _ := r.running(ending)
 	r.finish()
-	victim, err := wrapper.Self()
-	if err != nil {
-		t.Fatal(err)
-	}
+	victim := r.bystander()
 	rec := r.record(of.Stamp)
 	rec.State, rec.Code, rec.Signal, rec.Swept = wrapper.Running, 0, 0, false
 	rec.Wrapper.Pid, rec.Child.Pid = victim.Pid, victim.Pid
@@ -423,6 +421,27 @@ func TestTerminate_APidThatIsUsedAgainIsNotHit(t *testing.T) {
 	if res := r.terminate(of.Stamp, 100*time.Millisecond); res.Outcome != host.EndDone || !res.Already {
 		t.Errorf("%+v", res)
 	}
+	if !r.alive(victim.Pid) {
+		t.Error("it was hit")
+	}
+}
+
+// bystander is a process that has nothing to do with any session.
+func (r *rig) bystander() wrapper.Process {
+	r.t.Helper()
+	cmd := exec.Command("sleep", "300")
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	p, err := wrapper.Find(cmd.Process.Pid)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p
 }
 
 func TestTerminate_AnAgentThatLostItsSessionIsEnded(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 //	journal/TARGET.jsonl         the deliveries; for good, a restored database asks about each again
 //	attempts/ID/*                the attempt; until it is swept, which an open one never is (see package attempt)
 //	token.json, floor.json       the host; for good
-//	.NAME.*                      the write that makes NAME; until it is renamed
+//	.NAME.*, .writable.*         the write that makes NAME; until it is renamed or removed
 //
 // Nothing of an incarnation that lives, or that may still begin, is ever removed.
 
@@ -87,11 +87,10 @@ func (d *Dir) Tidy(now time.Time, age time.Duration) (removed []string, err erro
 // tidySpecs removes specs of which nothing can be started any more. They hold a prompt and an environment.
 func (d *Dir) tidySpecs(now time.Time, _ time.Duration) ([]string, error) {
 	return d.each("specs/*.json", func(path string) (bool, error) {
-		s, err := wrapper.ReadSpec(path)
-		if err != nil {
-			return older(path, now, litterAge), nil // no wrapper could read it either
+		if s, err := wrapper.ReadSpec(path); err == nil {
+			return now.After(s.NotAfter.Add(lateness)), nil
 		}
-		return now.After(s.NotAfter.Add(lateness)), nil
+		return older(path, now, litterAge), nil // no wrapper could read it either
 	})
 }
 
@@ -135,17 +134,23 @@ func (d *Dir) tidyRecords(now time.Time, age time.Duration) ([]string, error) {
 
 // tidyWrites removes what a write left that never came to its end. A wrapper that lives may still come to it.
 func (d *Dir) tidyWrites(now time.Time, _ time.Duration) ([]string, error) {
-	return d.each("*/.*.json.*", func(path string) (bool, error) {
+	due := func(path string) (bool, error) {
 		if !older(path, now, litterAge) {
 			return false, nil
 		}
-		name := strings.TrimPrefix(filepath.Base(path), ".")
-		final := filepath.Join(filepath.Dir(path), name[:strings.LastIndexByte(name, '.')])
-		if filepath.Base(filepath.Dir(path)) != "records" {
+		if filepath.Dir(path) != d.path("records") {
 			return true, nil
 		}
-		return d.over(final)
-	})
+		name := strings.TrimPrefix(filepath.Base(path), ".")
+		return d.over(d.path("records", name[:strings.LastIndexByte(name, '.')]))
+	}
+	var removed []string
+	var err error
+	for _, pattern := range []string{".writable.*", ".*.json.*", "*/.*.json.*"} {
+		paths, eachErr := d.each(pattern, due)
+		removed, err = append(removed, paths...), errors.Join(err, eachErr)
+	}
+	return removed, err
 }
 
 // over reports whether the run of a record is certain to be over. One without a record, or with one that no wrapper wrote, is.

@@ -130,6 +130,9 @@ func TestTidy_RemovesWhatNobodyOwnsAndNothingElse(t *testing.T) {
 	put(t, d.path("records", "."+target+".s00000001.json.123"), long)
 	put(t, d.path("records", "."+target+".s00000002.json.123"), long)
 	put(t, d.path("sessions", "."+target+".json.123"), time.Minute)
+	put(t, d.path(".token.json.123"), long)
+	put(t, d.path(".writable.123"), long)
+	put(t, d.path("tmux.conf"), long)
 	stale := unfinished(t, d.path("sessions", "loop-x.json"))
 	put(t, stale, long)
 	before := d.names(t)
@@ -139,7 +142,7 @@ func TestTidy_RemovesWhatNobodyOwnsAndNothingElse(t *testing.T) {
 	}
 	want := []string{
 		"records/loop-gone-1.s00000003.json", "records/." + target + ".s00000002.json.123", strings.TrimPrefix(stale, d.root+"/"),
-		"specs/s00000007.json", "specs/s00000009.json", "prompts/s00000002.txt", "prompts/s00000010.txt",
+		".token.json.123", ".writable.123", "specs/s00000007.json", "specs/s00000009.json", "prompts/s00000002.txt", "prompts/s00000010.txt",
 	}
 	slices.Sort(want)
 	slices.Sort(removed)

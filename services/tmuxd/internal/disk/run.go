@@ -165,19 +165,19 @@ func (d *Dir) Conclude(target, stamp string, at time.Time) error {
 	return wrapper.WriteRecord(d.record(target, stamp), r)
 }
 
-// Unsettled returns the stamps of the target's records whose wrapper is gone and did not record that nothing is left. A record that cannot be
-// read is not ours to judge.
-func (d *Dir) Unsettled(target string) ([]string, error) {
-	paths, err := filepath.Glob(d.record(target, "*"))
+// Unsettled returns, by target, the stamps of the records whose wrapper is gone and did not record that nothing is left. A record that cannot
+// be read is not ours to judge.
+func (d *Dir) Unsettled() (map[string][]string, error) {
+	paths, err := filepath.Glob(d.path("records", "*.json"))
 	if err != nil {
 		return nil, err
 	}
-	var out []string
+	out := map[string][]string{}
 	for _, path := range paths {
-		_, stamp, ok := recorded(path)
+		target, stamp, ok := recorded(path)
 		r, err := wrapper.ReadRecord(path)
 		if ok && err == nil && !r.Swept && process(r.Wrapper) == session.ProcessGone {
-			out = append(out, stamp)
+			out[target] = append(out[target], stamp)
 		}
 	}
 	return out, nil

@@ -108,7 +108,7 @@ func TestConclude_KeepsWhatTheWrapperSaidAndTellsWhatItCouldNot(t *testing.T) {
 	dead, at := gone(t), time.Unix(100, 0).UTC()
 	d.write(t, wrapper.Record{Stamp: "s1", State: wrapper.Exited, Code: 7, Wrapper: dead, EndedAt: time.Unix(50, 0)})
 	d.write(t, wrapper.Record{Stamp: "s2", State: wrapper.Running, Wrapper: dead, EndedAt: time.Time{}})
-	if got, err := d.Unsettled(target); err != nil || !slices.Equal(got, []string{"s1", "s2"}) {
+	if got, err := d.Unsettled(); err != nil || !slices.Equal(got[target], []string{"s1", "s2"}) || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, stamp := range []string{"s1", "s2"} {
@@ -116,7 +116,7 @@ func TestConclude_KeepsWhatTheWrapperSaidAndTellsWhatItCouldNot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := d.Unsettled(target); err != nil || len(got) > 0 {
+	if got, err := d.Unsettled(); err != nil || len(got) > 0 {
 		t.Errorf("%v, %v", got, err)
 	}
 	first, err := d.Ran(target, "s1")

@@ -18,8 +18,8 @@ type Ends interface {
 	Enroll(target, stamp string, pid, server int) error
 	// Conclude records of an incarnation of which nothing lives that it was found so, unless its wrapper recorded how it ended.
 	Conclude(target, stamp string, at time.Time) error
-	// Unsettled returns the incarnations of a target whose wrapper is gone and did not record that nothing is left.
-	Unsettled(target string) (stamps []string, err error)
+	// Unsettled returns, by target, the stamps of incarnations whose wrapper is gone and did not record that nothing is left.
+	Unsettled() (map[string][]string, error)
 	// Below names the processes of panes, by their pids and that of their tmux server, and what descends from them.
 	Below(server int, panes []int) ([]Life, error)
 	// Living returns the pids of those that live.

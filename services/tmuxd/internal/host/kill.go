@@ -37,8 +37,8 @@ func (h *Host) Kill(ctx context.Context, req KillRequest) (EndResult, error) {
 		}
 	}
 	if req.Force && req.Reason == "" {
-		return EndResult{}, fault.New(fault.Invalid, fault.ReasonBadArgument, "a reason is required with force: what lives is ended by a person's order, "+
-			"and the log says whose")
+		return EndResult{}, fault.New(fault.Invalid, fault.ReasonBadArgument,
+			"a reason is required with force: what lives is ended by a person's order, and the log says whose")
 	}
 	e := &ending{h: h, item: req.Item, target: req.Item.Target(), stamp: req.Stamp, token: req.Token, grace: DefaultGrace}
 	release, err := e.begin(ctx)
@@ -140,7 +140,8 @@ func (e *ending) force(ctx context.Context) (EndResult, error) {
 			return EndResult{}, unclear(err)
 		}
 		ruled, err := e.remove(ctx, func(ctx context.Context) (bool, error) {
-			return h.Tmux.Remove(ctx, e.target, Removal{Stamp: e.stamp, SessionID: e.sessionID(), Server: e.sight.view.Server, Generation: e.slot.generation})
+			return h.Tmux.Remove(ctx, e.target, Removal{Stamp: e.stamp, SessionID: e.sessionID(), Server: e.sight.view.Server,
+				Generation: e.slot.generation})
 		})
 		if err != nil {
 			return EndResult{}, err
@@ -159,8 +160,8 @@ func (e *ending) another() (r EndResult, refused bool, err error) {
 	s := e.sight
 	switch {
 	case e.stamp == "" && s.pane != nil:
-		return EndResult{}, false, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "the session says that it is the incarnation %s: name it", s.pane.Stamp).
-			WithRemedy("a stamp may be left out only where the session carries none")
+		return EndResult{}, false, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "the session says that it is the incarnation %s: name it",
+			s.pane.Stamp).WithRemedy("a stamp may be left out only where the session carries none")
 	case e.stamp != "" && s.flags.Has(session.Foreign) && e.stampOfForeign() != e.stamp:
 		return EndResult{Outcome: EndRefused, Cause: RefusedForeign, Detail: s.why}, true, nil
 	case e.stamp != "" && s.pane != nil && !e.shown():
@@ -223,7 +224,7 @@ func (e *ending) freed(ctx context.Context, others []Life, ended EndResult, noth
 		pause(ctx, endTick)
 	}
 	if len(left) > 0 {
-		return remains(left, "the session is gone, and these lived in it or were started by its agent, and live on: end them by hand if nobody needs them"), nil
+		return remains(left, "the session is gone, and what lived in it or was started by its agent lives on: end it by hand if nobody needs it"), nil
 	}
 	wasLive := ended.Outcome == EndDone && !ended.Already && e.stamp != ""
 	return EndResult{Outcome: EndDone, Already: nothing && !wasLive, Whole: ended.Whole}, nil

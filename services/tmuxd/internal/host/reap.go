@@ -62,12 +62,16 @@ func (h *Host) Reap(ctx context.Context, keep Retain) {
 	if err != nil {
 		h.Logger.WarnContext(ctx, "the sessions on disk cannot be listed", obs.KeyError, err)
 	}
+	unsettled, err := h.Disk.Unsettled()
+	if err != nil {
+		h.Logger.WarnContext(ctx, "the records on disk cannot be listed", obs.KeyError, err)
+	}
 	var over []closed
 	for _, target := range targets {
 		if ctx.Err() != nil {
 			return
 		}
-		if c, ok := h.closed(ctx, target); ok {
+		if c, ok := h.closed(ctx, target, unsettled[target]); ok {
 			over = append(over, c)
 		}
 	}
@@ -98,17 +102,19 @@ func (h *Host) Reap(ctx context.Context, keep Retain) {
 	}
 }
 
-// closed looks whether the last incarnation of a target is over; ok is false when it is not. One whose wrapper lives is not asked about.
-func (h *Host) closed(ctx context.Context, target string) (c closed, ok bool) {
+// closed settles what a target's killed wrappers left, and looks whether its last incarnation is over; ok is false when it is not. tmux is not
+// asked about one that lives.
+func (h *Host) closed(ctx context.Context, target string, unsettled []string) (c closed, ok bool) {
 	m, known, err := h.Disk.Recall(target)
 	item, parseErr := workitem.Parse(m.WorkItem)
 	if err != nil || !known || parseErr != nil || item.Target() != target {
 		return closed{}, false // Adopt has said so
 	}
 	c = closed{target: target, item: item, stamp: m.Stamp, at: m.CreatedAt}
-	if over, err := h.settle(ctx, &c); err != nil || !over {
+	if over, err := h.settle(ctx, &c, unsettled); err != nil || !over {
 		if err != nil {
-			h.Logger.WarnContext(ctx, "whether an agent has ended cannot be told", obs.KeyTarget, target, obs.KeyIncarnation, m.Stamp, obs.KeyError, err)
+			h.Logger.WarnContext(ctx, "whether an agent has ended cannot be told", obs.KeyTarget, target, obs.KeyIncarnation, m.Stamp,
+				obs.KeyError, err)
 		}
 		return closed{}, false
 	}
@@ -125,12 +131,8 @@ func (h *Host) closed(ctx context.Context, target string) (c closed, ok bool) {
 
 // settle ends what the target's agents left behind whose wrapper was killed, as the wrapper would have done, and records that they were found so.
 // Then it says whether the last one is over, and when it ended. What may be an agent that lives without its wrapper is not touched.
-func (h *Host) settle(ctx context.Context, c *closed) (over bool, err error) {
-	stamps, err := h.Disk.Unsettled(c.target)
-	if err != nil {
-		return false, err
-	}
-	for _, stamp := range stamps {
+func (h *Host) settle(ctx context.Context, c *closed, unsettled []string) (over bool, err error) {
+	for _, stamp := range unsettled {
 		if err := h.conclude(ctx, *c, stamp); err != nil {
 			return false, err
 		}
@@ -211,7 +213,8 @@ func (h *Host) reap(ctx context.Context, c closed, reason string) {
 		defer release()
 		var err error
 		if kept, err = e.reap(context.WithoutCancel(ctx)); err != nil {
-			h.Logger.WarnContext(ctx, "a session that has ended could not be removed", obs.KeyTarget, c.target, obs.KeyIncarnation, c.stamp, obs.KeyError, err)
+			h.Logger.WarnContext(ctx, "a session that has ended could not be removed", obs.KeyTarget, c.target, obs.KeyIncarnation, c.stamp,
+				obs.KeyError, err)
 			return
 		}
 	}

@@ -101,7 +101,8 @@ func (h *Host) Terminate(ctx context.Context, req TerminateRequest) (EndResult, 
 		return EndResult{}, err
 	}
 	if e.grace < 0 || e.grace > MaxGrace {
-		return EndResult{}, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "a grace of %v is asked for; it must be above zero and at most %v", req.Grace, MaxGrace)
+		return EndResult{}, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "a grace of %v is asked for; it must be above zero and at most %v",
+			req.Grace, MaxGrace)
 	}
 	release, err := e.begin(ctx)
 	if err != nil {
@@ -155,9 +156,9 @@ func (e *ending) terminate(ctx context.Context) (EndResult, error) {
 		if s.state == session.Unknown && !tree.Known && !revoked {
 			return EndResult{}, silence(fmt.Errorf("%s", s.why))
 		}
-		r, err := e.gone(ctx, tree)
+		r := e.gone(ctx, tree)
 		r.Already = true
-		return r, err
+		return r, nil
 	}
 	return e.notThere()
 }
@@ -238,9 +239,9 @@ func (e *ending) end(ctx context.Context) (EndResult, error) {
 	if len(tree.Pids) > 0 {
 		return remains(tree.Pids, "they outlived a KILL: they hang in the kernel, or belong to another user"), nil
 	}
-	r, err := e.gone(ctx, tree)
+	r := e.gone(ctx, tree)
 	r.Killed = killed
-	return r, err
+	return r, nil
 }
 
 // over waits until nothing lives of the incarnation, or the time is over.
@@ -267,7 +268,7 @@ func (e *ending) over(ctx context.Context, limit time.Duration) (bool, error) {
 }
 
 // gone records an incarnation of which nothing lives, and has its tmux server notice.
-func (e *ending) gone(ctx context.Context, tree Tree) (EndResult, error) {
+func (e *ending) gone(ctx context.Context, tree Tree) EndResult {
 	h := e.h
 	if tree.Known {
 		if err := h.Disk.Conclude(e.target, e.stamp, h.Now()); err != nil {
@@ -287,7 +288,7 @@ func (e *ending) gone(ctx context.Context, tree Tree) (EndResult, error) {
 	} else if e.shown() {
 		r.Exit = e.sight.exit()
 	}
-	return r, nil
+	return r
 }
 
 func remains(pids []int, detail string) EndResult {
