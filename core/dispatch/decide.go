@@ -273,17 +273,17 @@ func afterSpawn(f Facts, s Spawn, resume bool) Decision {
 		return occupied(f)
 	case SpawnSilent:
 		return finish(Waiting, ReasonSpawnNoAnswer)
+	case SpawnRefused:
+		// A fresh conversation would be refused as well.
+		return spawnFailed(finish(Failed, ReasonSpawnRefused), first)
 	}
 	// It was answered, and there is no session of ours.
 	if resume {
 		return freshInstead(f, ReasonResumeFailed)
 	}
 	why := ReasonSpawnError
-	switch s {
-	case SpawnDied:
+	if s == SpawnDied {
 		why = ReasonHarnessExited
-	case SpawnRefused:
-		why = ReasonSpawnRefused
 	}
 	return spawnFailed(finish(Failed, why), first)
 }

@@ -123,7 +123,7 @@ func TestDecide_OnlyProvenDeathSpawns(t *testing.T) {
 func TestDecide_WhatMayHaveArrivedIsNeverAFirstPrompt(t *testing.T) {
 	walk(func(path []Facts, d Decision) {
 		f := path[len(path)-1]
-		if d.WithPrompt && (f.Phase.MayHaveArrived() || f.JournalUnreadable || f.Resume == SpawnDied) {
+		if d.WithPrompt && (f.Phase.MayHaveArrived() || f.JournalUnreadable || f.Resume == SpawnDied || f.Resume == SpawnFailed) {
 			t.Fatalf("%v with the prompt for %+v", d.Action, f)
 		}
 	})
@@ -233,7 +233,7 @@ var (
 	registryNames = []string{"?", "no session", "recorded"}
 	probeNames    = []string{"?", "unreachable", "unknown", "live", "foreign", "detached", "dead", "dead+guests", "absent"}
 	resumeNames   = []string{"", "no id", "resume off", "no resume", "bad id"}
-	spawnNames    = []string{"-", "started", "taken", "occupied", "unclearable", "died", "refused", "silent", "failed"}
+	spawnNames    = []string{"-", "started", "taken", "occupied", "unclearable", "died", "refused", "cannot", "silent", "failed"}
 	pasteNames    = []string{"-", "submitted", "already", "held", "not ready", "busy", "gone", "foreign", "refused", "unconfirmed", "silent", "failed"}
 )
 

@@ -90,8 +90,10 @@ const (
 	SpawnUnclearable
 	// SpawnDied means that the harness ended within its survival window.
 	SpawnDied
-	// SpawnRefused means that the host will not do what was asked (no such resume, no such directory).
+	// SpawnRefused means that the host will not start it at all (no such harness, no such directory).
 	SpawnRefused
+	// SpawnCannotResume means that the host will not start it with this conversation: its harness cannot, or the id is malformed.
+	SpawnCannotResume
 	// SpawnSilent means that nobody answered, or nothing could be done now.
 	SpawnSilent
 	// SpawnFailed means that the host answered with a failure.
@@ -175,5 +177,5 @@ func (f Facts) gone() bool { return f.Probe == ProbeDead || f.Probe == ProbeAbse
 // promptAllowed reports whether the event may become a first prompt: only when it cannot have arrived before. A resume that died or failed
 // may have taken it along; then the fresh session starts without it, and the paste that follows is settled by evidence.
 func (f Facts) promptAllowed() bool {
-	return !f.JournalUnreadable && !f.Phase.MayHaveArrived() && (f.Resume == SpawnNotTried || f.Resume == SpawnRefused)
+	return !f.JournalUnreadable && !f.Phase.MayHaveArrived() && (f.Resume == SpawnNotTried || f.Resume == SpawnCannotResume)
 }

@@ -99,11 +99,14 @@ func TestWaiting_CostsNothingHoweverLongAndIsVisible(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			w, p := twoComments(t)
 			w.always(dispatcherv1.Outcome_OUTCOME_WAITING, reason)
+			drain(t, p)
+			since := entries(t, p)[1].UpdatedAt
 			for range 4 * ledger.DefaultBudget {
 				drain(t, p)
 				e := entries(t, p)[1]
 				equal(t, "state, reason, tries, detail", []any{e.State, e.Reason, e.Tries, e.Detail},
 					[]any{ledger.Pending, reason, 0, "explained (do this)"})
+				equal(t, "since when", e.UpdatedAt.Equal(since), true)
 				if wait := time.Until(e.NextLook); wait < time.Second || wait > 75*time.Second {
 					t.Errorf("it is looked at next in %v", wait)
 				}

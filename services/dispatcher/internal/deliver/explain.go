@@ -272,7 +272,8 @@ func probeName(p dispatch.Probe) string {
 }
 
 func spawnName(s dispatch.Spawn) string {
-	return name(int(s), "not tried", "started", "started, prompt taken", "occupied", "unclearable", "died", "refused", "no answer", "failed")
+	return name(int(s), "not tried", "started", "started, prompt taken", "occupied", "unclearable", "died", "refused",
+		"cannot resume", "no answer", "failed")
 }
 
 func pasteName(p dispatch.Paste) string {

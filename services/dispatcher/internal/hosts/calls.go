@@ -77,6 +77,9 @@ func spawnError(err error) dispatch.Spawn {
 	case fault.Unavailable, fault.Throttled:
 		return dispatch.SpawnSilent
 	case fault.Invalid, fault.NotFound, fault.Denied, fault.Unauthenticated:
+		if fault.ReasonOf(err) == fault.ReasonCannotResume {
+			return dispatch.SpawnCannotResume
+		}
 		return dispatch.SpawnRefused
 	case fault.Internal, fault.Conflict, fault.AlreadyExists, fault.Fenced:
 	}

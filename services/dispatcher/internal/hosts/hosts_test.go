@@ -207,6 +207,7 @@ func TestErrors_SayWhoDidNotAnswer(t *testing.T) {
 		"storage":    {say(fault.Unavailable, fault.ReasonStorage), dispatch.ProbeUnknown, dispatch.SpawnSilent, dispatch.PasteSilent},
 		"a proxy":    {say(fault.Unavailable, ""), dispatch.ProbeUnreachable, dispatch.SpawnSilent, dispatch.PasteSilent},
 		"denied":     {say(fault.Denied, ""), dispatch.ProbeUnreachable, dispatch.SpawnRefused, dispatch.PasteFailed},
+		"no resume":  {say(fault.Invalid, fault.ReasonCannotResume), dispatch.ProbeUnknown, dispatch.SpawnCannotResume, dispatch.PasteFailed},
 		"no harness": {say(fault.Invalid, fault.ReasonUnknownHarness), dispatch.ProbeUnknown, dispatch.SpawnRefused, dispatch.PasteFailed},
 		"no dir":     {say(fault.Invalid, fault.ReasonDirectoryMissing), dispatch.ProbeUnknown, dispatch.SpawnRefused, dispatch.PasteFailed},
 		"other dir":  {say(fault.Invalid, fault.ReasonDirectoryOutside), dispatch.ProbeUnknown, dispatch.SpawnRefused, dispatch.PasteFailed},

@@ -89,6 +89,7 @@ func (e leased) cancel(p ledger.Progress, detail string) (after ledger.Progress,
 	return after, why
 }
 
+// end writes what became of a claim. One that waits on for the same reason has not changed: people ask since when it does.
 func (s *Store) end(ctx context.Context, tx pgx.Tx, e leased, after ledger.Progress, detail string) error {
 	record, armedFor := e.record, e.armedFor
 	if after.State == ledger.GaveUp {
@@ -101,7 +102,7 @@ func (s *Store) end(ctx context.Context, tx pgx.Tx, e leased, after ledger.Progr
 update poller.events
 set state = @state, reason = @reason, detail = @detail, tries = @tries, silences = @silences, unproven_since = @unproven,
   held_since = @held, next_look = @next, gave_up_versions = @record, armed_for = @armed, lease_holder = null, lease_until = null,
-  updated_at = clock_timestamp()
+  updated_at = case when reason = @reason and @state in ('pending', 'held') then updated_at else clock_timestamp() end
 where id = @id`, pgx.NamedArgs{
 		"id": e.ID, "state": after.State.String(), "reason": after.Reason, "detail": detail, "tries": after.Tries,
 		"silences": after.Silences, "unproven": orNull(after.UnprovenSince), "held": orNull(after.HeldSince), "next": orNull(after.NextLook),
