@@ -34,6 +34,14 @@ demo: setup build ## show one comment reaching one agent, end to end
 test: setup ## run all tests (RACE=1 adds the race detector)
 	$(GO) test $(if $(RACE),-race) -parallel 8 -timeout 15m $(TESTFLAGS) work
 
+.PHONY: bench
+bench: setup ## measure tmuxd beside running tmux for everything, at 1 to 1000 sessions (minutes; nothing else should run)
+	@$(GO) run ./services/tmuxd/internal/bench
+
+.PHONY: stress
+stress: setup ## a thousand deliveries into a hundred sessions while things break (minutes)
+	STRESS_SESSIONS=100 $(GO) test ./services/tmuxd -race -count 1 -v -timeout 20m -run '^TestStress_'
+
 .PHONY: lint
 lint: $(TOOLS)/.lint ## run the linters (the first run compiles them: minutes)
 	$(TOOLS)/golangci-lint run $$($(GO) list -m -f '{{.Dir}}/...')

@@ -116,8 +116,8 @@ func readersRows() map[string]readersRow {
 		"moved to another name": {func(r *rig) {
 			r.withAgent()
 			r.person("rename-session", "-t", target(r), r.item.Target()+"-mine")
-		}, session.Gone, true, session.Live, session.Moved, "lives on"},
-		"detached": {func(r *rig) { r.outlived() }, session.Gone, true, session.Live, session.Detached, "lives on"},
+		}, session.Exists, true, session.Live, session.Moved, "lives on"},
+		"detached": {func(r *rig) { r.outlived() }, session.Exists, true, session.Live, session.Detached, "lives on"},
 		"ended, and names that are like it stay": {func(r *rig) {
 			r.withAgent()
 			for _, name := range []string{r.item.Target() + "0", "x" + r.item.Target(), "loop-*"} {

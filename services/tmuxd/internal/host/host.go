@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 )
@@ -119,6 +120,13 @@ const (
 // run is in the look.
 func (h *Host) lookOwned(ctx context.Context, s *slot, item workitem.Ref) (sight, error) {
 	seen := h.look(ctx, item)
+	// An agent that has ended is not lived with while its wrapper ends what it left behind.
+	for end := time.Now().Add(sweepWait); seen.state == session.Live && seen.flags == 0 && seen.ran.Ended && time.Now().Before(end); {
+		if !pause(ctx, noticeTick) {
+			break
+		}
+		seen = h.look(ctx, item)
+	}
 	if seen.view.Server.Pid == 0 || s.generation != "" && s.generation == seen.view.Generation {
 		return seen, nil
 	}

@@ -23,8 +23,8 @@ type Presence struct {
 }
 
 // Exists says whether there is a session of the item's name: alive or dead, ours or not. It asks for names and reads no panes, so it cannot
-// tell whose the session is. An agent that a person moved to another name, or that outlived its session, has none of this name: the answer
-// is Gone, and the detail says that the agent lives on, which State tells more of.
+// tell whose the session is. Where an agent lives on without its session, or in one of another name, the answer is yes as well, and the detail
+// says so: whoever closes on a no would leave it running.
 func (h *Host) Exists(ctx context.Context, item workitem.Ref) Presence {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -53,6 +53,7 @@ func (h *Host) Exists(ctx context.Context, item workitem.Ref) Presence {
 	case out.Existence == session.CannotTell && err != nil:
 		out.Detail = err.Error()
 	case out.Existence == session.Gone && h.runs(s.memory):
+		out.Existence = session.Exists
 		out.Detail += "; but its agent's process lives on, without a session or in one of another name"
 	}
 	return out

@@ -29,7 +29,7 @@ type Existence int32
 const (
 	// Not said; to be read as "cannot tell".
 	Existence_EXISTENCE_UNSPECIFIED Existence = 0
-	// A session of this name is there, alive or dead, ours or not.
+	// A session of this name is there, alive or dead, ours or not, or its agent lives on without one (the detail says so).
 	Existence_EXISTENCE_YES Existence = 1
 	// The tmux server said that there is none, or its process is proven gone.
 	Existence_EXISTENCE_NO Existence = 2
