@@ -249,7 +249,7 @@ func TestT19_SilenceIsNoEnd(t *testing.T) {
 	var looks atomic.Int64
 	b := newBench(t, spied(&watchedDisk{called: func(string) { looks.Add(1) }}, &watchedTmux{}))
 	a := b.launch("while [ ! -e go ]; do sleep 0.05; done; exit 0")
-	b.until("it is looked at often", func() bool { return looks.Load() > 200 })
+	b.until("it is looked at often", func() bool { return looks.Load() > 60 })
 	if got := b.get(a.ID); got.State != task.Running {
 		t.Errorf("%v", got.State)
 	}

@@ -194,7 +194,7 @@ func TestEnd_ATmuxdThatDiesInTheMiddleGoesOn(t *testing.T) {
 		}
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()
-			d := newDaemon(t, leaves+immune)
+			d := newDaemon(t, "trap '' TERM HUP INT; "+leaves+waits)
 			client, marker := d.up(place)
 			stamp, pids := d.agent(client)
 			end := func(ctx context.Context) (done, already bool, err error) {

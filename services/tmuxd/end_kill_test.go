@@ -109,7 +109,7 @@ func TestKill_AGuestThatComesAtTheLastMomentIsSeen(t *testing.T) {
 func TestKill_ByForceEndsTheAgentAndWhateverLivesInItsSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	of, pids := r.running(leaves + immune)
+	of, pids := r.running("trap '' TERM HUP INT; " + leaves + waits)
 	r.until("it left something", func() bool { return strings.Contains(r.screen(), "left") })
 	guest := r.guest("sleep 300")
 	r.person("new-session", "-d", "-s", "notes", "sleep 300")

@@ -166,7 +166,7 @@ func TestTerminate_EndsALivingAgentWithAllThatItStarted(t *testing.T) {
 func TestTerminate_KillsWhatDoesNotTakeATerm(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	of, pids := r.running(leaves + immune)
+	of, pids := r.running("trap '' TERM HUP INT; " + leaves + waits)
 	r.until("it left something", func() bool { return strings.Contains(r.screen(), "left") })
 	began := time.Now()
 	res := r.terminate(of.Stamp, 700*time.Millisecond)
@@ -281,7 +281,7 @@ func TestTerminate_AnOlderTokenIsFenced(t *testing.T) {
 func TestTerminate_WithoutAnAnswerOfTmux(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	of, pids := r.running(leaves + immune)
+	of, pids := r.running("trap '' TERM HUP INT; " + leaves + waits)
 	r.until("it left something", func() bool { return strings.Contains(r.screen(), "left") })
 	r.stopServer()
 	res := r.terminate(of.Stamp, 100*time.Millisecond)
