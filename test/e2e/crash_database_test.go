@@ -33,7 +33,7 @@ func (c *crashing) postmaster() int {
 // The database dies while the dispatcher knows what came of an act and has not recorded it.
 func TestCrash_Postgres(t *testing.T) {
 	t.Parallel()
-	c := crashStack(t, 3*time.Minute)
+	c := crashStack(t, 3*time.Minute, nil)
 	c.patience, c.idle = 90*time.Second, true // those who hold leases live here
 	number := 0
 	for _, place := range []string{"dispatcher.spawn.answered", "dispatcher.paste.answered"} {
@@ -93,7 +93,7 @@ func TestCrash_Restore(t *testing.T) {
 	for name, running := range map[string]bool{"WhileNothingRuns": false, "UnderThem": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := crashStack(t, 2*time.Minute)
+			c := crashStack(t, 2*time.Minute, nil)
 			number := c.open()
 			c.pollNow()
 			c.ended(number, 1)

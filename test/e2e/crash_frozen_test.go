@@ -2,34 +2,33 @@ package e2e
 
 import (
 	"syscall"
-	"testing"
 	"time"
 
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 	"muxpost.dev/muxpost/test/stack"
 )
 
-// The tmux server stops answering, before a delivery or in the middle of one, until the time of the delivery is up; then it wakes, with
-// what was sent to it still in its socket.
-func TestCrash_FrozenTmux(t *testing.T) {
-	t.Parallel()
-	c := crashStack(t, 3*time.Minute)
-	for _, place := range []string{"", "tmuxd.paste.intended", "tmuxd.paste.submitting"} {
-		name := place
-		if name == "" {
-			name = "before"
-		}
-		t.Run(name, func(t *testing.T) { c.on(t).frozen(place) })
+// frozenSteps let a tmux server stop answering, before a delivery or in the middle of one, until the time of the delivery is up; then it
+// wakes, with what was sent to it still in its socket.
+func frozenSteps() []step {
+	freeze := func(place string, killed bool) func(*crashing) verdict {
+		return func(c *crashing) verdict { return c.frozen(place, killed) }
+	}
+	return []step{
+		{"before", freeze("", false)},
+		{"tmuxd.paste.intended", freeze("tmuxd.paste.intended", false)},
+		{"tmuxd.paste.submitting", freeze("tmuxd.paste.submitting", false)},
+		{"tmuxd.paste.submitting, and tmuxd dies", freeze("tmuxd.paste.submitting", true)},
 	}
 }
 
-// frozen stops the server when a delivery has come to a place; with none, before it begins.
-func (c *crashing) frozen(place string) {
+// frozen stops the server when a delivery has come to a place; with none, before it begins. tmuxd goes on then, or is killed.
+func (c *crashing) frozen(place string, killed bool) verdict {
 	c.t.Helper()
 	number := c.open()
 	c.pollNow()
 	c.ended(number, 1)
-	session := c.session(number)
+	session, before := c.session(number), c.stateOf(number)
 	_, servers := c.agents(session)
 	if len(servers) != 1 {
 		c.t.Fatalf("the tmux servers are %v", servers)
@@ -48,7 +47,12 @@ func (c *crashing) frozen(place string) {
 	if place != "" {
 		pid := c.reached(marker, "tmuxd")
 		c.signal(server, syscall.SIGSTOP)
-		c.signal(pid, syscall.SIGCONT)
+		if killed {
+			c.kill("tmuxd")
+			c.up()
+		} else {
+			c.signal(pid, syscall.SIGCONT)
+		}
 	}
 	frozen := time.Now()
 	var row *pollerv1.LedgerEntry
@@ -63,7 +67,9 @@ func (c *crashing) frozen(place string) {
 	})
 	c.t.Logf("while the server is frozen: %v %s: %s", row.GetState(), row.GetReason(), row.GetDetail())
 	c.signal(server, syscall.SIGCONT)
-	c.judge(number, session.GetConversationId(), c.ended(number, 3))
+	v := c.judge(number, session.GetConversationId(), c.ended(number, 3))
+	v.add(c.same(number, before))
+	return v
 }
 
 func (c *crashing) signal(pid int, sig syscall.Signal) {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"muxpost.dev/muxpost/core/prompt"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+	"muxpost.dev/muxpost/test/fakeagent/agenttest"
 	"muxpost.dev/muxpost/test/stack"
 )
 
@@ -20,6 +22,10 @@ type judged struct {
 	number       int
 	conversation string
 	rows         []*pollerv1.LedgerEntry
+	// said is what a person sent to the agent, each once.
+	said []string
+	// refused is how many dialogs a person answered with no.
+	refused int
 }
 
 // process is one process of the machine.
@@ -89,7 +95,11 @@ func (v *verdict) add(o verdict) {
 // in this conversation, nothing else in it, nothing approved, one agent, one tmux server.
 func (c *crashing) judge(number int, conversation string, rows []*pollerv1.LedgerEntry) verdict {
 	c.t.Helper()
-	j := judged{number, conversation, rows}
+	return c.weigh(judged{number: number, conversation: conversation, rows: rows})
+}
+
+func (c *crashing) weigh(j judged) verdict {
+	c.t.Helper()
 	v := c.verdict(j)
 	if v == (verdict{}) {
 		*c.all = append(*c.all, j)
@@ -131,6 +141,9 @@ func (c *crashing) recorded(j judged, v *verdict) (order []string) {
 			c.t.Fatal(err)
 		}
 		own := conv.Session == j.conversation
+		if own {
+			lines = c.byPerson(j, lines, v)
+		}
 		for _, line := range lines {
 			at := slices.IndexFunc(j.rows, func(r *pollerv1.LedgerEntry) bool {
 				return line.Type == "user" && strings.HasPrefix(line.Text, prompt.Mark(r.GetDeliveryId())+"\n")
@@ -160,6 +173,28 @@ func (c *crashing) recorded(j judged, v *verdict) (order []string) {
 		}
 	}
 	return order
+}
+
+// byPerson takes out of a transcript what a person did, once each, and counts what a person did and the transcript does not have.
+func (c *crashing) byPerson(j judged, lines []agenttest.Line, v *verdict) []agenttest.Line {
+	c.t.Helper()
+	left := slices.Clone(lines)
+	take := func(what string, match func(agenttest.Line) bool) {
+		at := slices.IndexFunc(left, match)
+		if at < 0 {
+			v.harmed++
+			c.t.Errorf("%s of a person's is not recorded", what)
+			return
+		}
+		left = slices.Delete(left, at, at+1)
+	}
+	for _, text := range j.said {
+		take(fmt.Sprintf("%q", text), func(l agenttest.Line) bool { return l.Type == "user" && l.Text == text })
+	}
+	for range j.refused {
+		take("a no", func(l agenttest.Line) bool { return l.Type == "approval" && l.Choice == "no" })
+	}
+	return left
 }
 
 // again judges every item once more: what happened since may have harmed an earlier one.

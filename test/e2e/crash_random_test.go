@@ -10,7 +10,7 @@ import (
 // With nobody to help: the leases of the dead end by themselves, and what waits is looked at when its time comes.
 func TestCrash_TimeAloneIsEnough(t *testing.T) {
 	t.Parallel()
-	c := crashStack(t, 3*time.Minute)
+	c := crashStack(t, 3*time.Minute, nil)
 	number := c.open()
 	c.pollNow()
 	c.ended(number, 1)
@@ -36,7 +36,7 @@ func TestCrash_AtAnyTime(t *testing.T) {
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // Any bits will do.
 	t.Logf("the seed is %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // It must be possible to repeat it.
-	c := crashStack(t, 3*time.Minute)
+	c := crashStack(t, 3*time.Minute, nil)
 	c.patience = 60 * time.Second
 	items, events := []int{c.open(), c.open(), c.open()}, map[int]int{}
 	c.pollNow()
@@ -64,7 +64,7 @@ func TestCrash_AtAnyTime(t *testing.T) {
 // clean /tmp do.
 func TestCrash_TheServerOfAHalfRememberedStartIsFound(t *testing.T) {
 	t.Parallel()
-	c := crashStack(t, 2*time.Minute)
+	c := crashStack(t, 2*time.Minute, nil)
 	marker := c.arm("tmuxd.spawn.created=kill")
 	number := c.open()
 	c.pollNow()

@@ -33,18 +33,26 @@ type crashing struct {
 	patience time.Duration
 	// idle leaves everything to time: leases end and events are looked at again when their time comes, and not earlier.
 	idle bool
+	// tries is how many an event may have spent.
+	tries int32
 	// all are the items that were found as they should be, and are judged once more in the end.
 	all *[]judged
 }
 
-// crashStack brings one up that watches an empty repository. Turns of its agents are short, because a test waits for them.
-func crashStack(t *testing.T, limit time.Duration) *crashing {
+// crashStack brings one up that watches an empty repository. Turns of its agents are short, because a test waits for them. change may
+// change its configuration before that, and may be nil.
+func crashStack(t *testing.T, limit time.Duration, change func(*world)) *crashing {
 	t.Helper()
 	seed := fakegithub.Seed{Repos: []fakegithub.Repo{{
 		Owner: stack.Owner, Name: stack.Repo, Associations: map[string]string{stack.Author: "MEMBER"},
 	}}}
 	c := &crashing{env: []string{"FAKEAGENT_TURN=100ms"}, patience: 30 * time.Second, all: &[]judged{}}
-	c.world = startBuild(t, &mortal, limit, seed, func(w *world) { w.Env = c.env })
+	c.world = startBuild(t, &mortal, limit, seed, func(w *world) {
+		w.Env = c.env
+		if change != nil {
+			change(w)
+		}
+	})
 	pool, err := pgxpool.New(c.ctx, c.databaseURL())
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +218,8 @@ func (c *crashing) ended(number, count int) []*pollerv1.LedgerEntry {
 	var rows []*pollerv1.LedgerEntry
 	defer func() {
 		if c.t.Failed() {
-			c.t.Logf("the ledger of %s: %v", stack.Item(number), rows)
+			screen, err := c.Screen(c.ctx, stack.Item(number))
+			c.t.Logf("the ledger of %s: %v\nits agent shows (%v):\n%s", stack.Item(number), rows, err, screen)
 		}
 	}()
 	c.soon(fmt.Sprintf("%d events of %s ended", count, stack.Item(number)), func() bool {
@@ -222,7 +231,7 @@ func (c *crashing) ended(number, count int) []*pollerv1.LedgerEntry {
 		return len(rows) >= count && !slices.ContainsFunc(rows, func(r *pollerv1.LedgerEntry) bool { return waits(r.GetState()) })
 	})
 	for _, r := range rows {
-		if r.GetState() != pollerv1.LedgerState_LEDGER_STATE_DELIVERED || r.GetTries() > 0 {
+		if r.GetState() != pollerv1.LedgerState_LEDGER_STATE_DELIVERED || r.GetTries() > c.tries {
 			c.t.Errorf("an event ended as %v after %d tries: %s %s", r.GetState(), r.GetTries(), r.GetReason(), r.GetDetail())
 		}
 	}

@@ -88,8 +88,10 @@ func (h *Harness) composer(s Screen) (string, bool) {
 	if !s.CursorShown || s.CursorY >= len(s.Rows) || s.CursorY < 0 {
 		return "", false
 	}
+	// tmux gives rows without the blanks at their end, and the first row of a text may be an empty one.
+	padded := func(y int) string { return s.Rows[y] + " " }
 	top := s.CursorY
-	for top >= 0 && !h.prompt.MatchString(s.Rows[top]) {
+	for top >= 0 && !h.prompt.MatchString(padded(top)) {
 		top--
 	}
 	if top < 0 {
@@ -105,9 +107,10 @@ func (h *Harness) composer(s Screen) (string, bool) {
 			return "", false // there is none below the cursor
 		}
 	}
-	m := h.prompt.FindStringSubmatchIndex(s.Rows[top])
-	first := s.Rows[top][m[2]:m[3]]
-	start := utf8.RuneCountInString(s.Rows[top][:m[2]])
+	row := padded(top)
+	m := h.prompt.FindStringSubmatchIndex(row)
+	first := row[m[2]:m[3]]
+	start := utf8.RuneCountInString(row[:m[2]])
 	// A person may type the words of the placeholder; only in an empty composer does the cursor stand before them.
 	if h.placeholder != nil && s.CursorY == top && s.CursorX <= start && h.placeholder.MatchString(first) {
 		return "", true

@@ -338,7 +338,7 @@ func (s *starter) close() {
 // travel in a file that the server reads by itself, whole: it is complete before the list is sent.
 func (c *Client) load(buffer, text string) (list string, remove func(), err error) {
 	if len(text) <= inline {
-		return "set-buffer -b " + buffer + " " + quote(text) + " ; ", func() {}, nil
+		return "set-buffer -b " + buffer + " -- " + quote(text) + " ; ", func() {}, nil
 	}
 	f, err := os.CreateTemp(c.dir, textPattern)
 	if err != nil {
