@@ -59,7 +59,14 @@ func (c *Client) Create(ctx context.Context, s host.NewSession) (host.Created, e
 	l.mu.Lock()
 	l.anyone = false
 	l.mu.Unlock()
-	r, err := c.exec(ctx, "Create", args)
+	bin, err := c.program(ctx, s.Target)
+	if err != nil {
+		return host.Created{}, err
+	}
+	if bin != c.bin {
+		args = append([]string{"-N"}, args...) // a server that starts is of the configured release
+	}
+	r, err := c.exec(ctx, "Create", bin, args)
 	if err != nil {
 		return host.Created{}, err
 	}

@@ -107,12 +107,6 @@ func New(c Config) (*Client, error) {
 	return client, nil
 }
 
-// Version returns what `tmux -V` prints.
-func (c *Client) Version(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, c.bin, "-V").Output()
-	return strings.TrimSpace(string(out)), err
-}
-
 // Nonce returns a fresh nonce. It holds no character that tmux or strftime reads as its own.
 func Nonce() string {
 	var b [8]byte
@@ -160,11 +154,11 @@ func (r reply) find(tag, nonce string) ([]string, bool) {
 	return nil, false
 }
 
-// exec runs the tmux binary once. It is for the command that makes a session, which is the one that may start a server.
-func (c *Client) exec(ctx context.Context, name string, args []string) (reply, error) {
+// exec runs a tmux binary once. It is for the command that makes a session, which is the one that may start a server.
+func (c *Client) exec(ctx context.Context, name, bin string, args []string) (reply, error) {
 	ctx, span := c.tracer.Start(ctx, "tmux."+name, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
-	cmd := exec.CommandContext(ctx, c.bin, args...) // SIGKILL at the deadline: a TERMed tmux client exits with status 0
+	cmd := exec.CommandContext(ctx, bin, args...) // SIGKILL at the deadline: a TERMed tmux client exits with status 0
 	cmd.Env = c.env
 	cmd.Dir = "/"
 	var stdout, stderr bytes.Buffer

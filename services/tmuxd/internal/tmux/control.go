@@ -77,7 +77,7 @@ func dial(s *starter, bin string, env, args []string, hint func()) (*conn, error
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setpgid: true, // a Ctrl-C at our own terminal is not for it
 		// A client that outlives us with an answer under way keeps its server from ending, for good: it waits to hand the answer over.
-		Pdeathsig: syscall.SIGKILL,
+		Pdeathsig: endClient,
 	}
 	err = s.start(cmd)
 	inR.Close()
@@ -279,8 +279,12 @@ func (c *conn) end(why error) {
 // kill ends the client at once, when no other will follow.
 func (c *conn) kill() {
 	c.end(errLost)
-	_ = c.cmd.Process.Kill()
+	_ = c.cmd.Process.Signal(endClient)
 }
+
+// endClient ends a control client at once, whatever its server does, but not in the middle of saying who it is: one that is killed there
+// ends a server before 3.7, and the agent on it.
+const endClient = syscall.SIGTERM
 
 // The tags of the lines with which lists end.
 const (

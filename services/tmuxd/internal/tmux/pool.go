@@ -22,6 +22,8 @@ const (
 	// idleTime is how long a connection is kept that nobody uses, and idleTick how often that is looked at.
 	idleTime = 10 * time.Minute
 	idleTick = time.Minute
+	// leaveTime is how long the end waits for servers to see their clients leave; one that is stopped does not.
+	leaveTime = 300 * time.Millisecond
 	// inline is the longest text that travels in a command: tmux parses those slowly, and reads a file at once.
 	inline = 1024
 	// textPattern names the files of texts on their way.
@@ -138,8 +140,8 @@ func (c *Client) once(ctx context.Context, target, nonce, list string) (r reply,
 
 // open makes a connection, unless somebody else just did.
 //
-// While a control client is on its way in, tmux (every version up to 3.7c) takes it for one that can be told things, and crashes if it has to
-// tell it something: that another client left, that a session was made, renamed or ended. So one comes only when the one before has left in
+// While a control client is on its way in, tmux before 3.7 takes it for one that can be told things, and crashes if it has to tell it
+// something: that another client left, that a session was made, renamed or ended. So one comes only when the one before has left in
 // the eyes of the server, never while a session is made, and only when the server has just answered: then it is in within microseconds. What
 // a person does in just those is left, and cannot be helped.
 func (c *Client) open(ctx context.Context, l *line, target string) (conn *conn, anyone bool, err error) {
@@ -153,10 +155,14 @@ func (c *Client) open(ctx context.Context, l *line, target string) (conn *conn, 
 	if err := l.vacate(ctx); err != nil {
 		return nil, false, err
 	}
-	if err := c.knock(ctx, target); err != nil {
+	bin, err := c.program(ctx, target)
+	if err != nil {
 		return nil, false, err
 	}
-	if conn, anyone, err = c.admit(l, target); err != nil {
+	if err := c.knock(ctx, bin, target); err != nil {
+		return nil, false, err
+	}
+	if conn, anyone, err = c.admit(l, bin, target); err != nil {
 		return nil, false, err
 	}
 	select {
@@ -167,14 +173,14 @@ func (c *Client) open(ctx context.Context, l *line, target string) (conn *conn, 
 }
 
 // admit starts a client, with the turn in hand.
-func (c *Client) admit(l *line, target string) (conn *conn, anyone bool, err error) {
+func (c *Client) admit(l *line, bin, target string) (conn *conn, anyone bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	args := []string{"-N", "-S", c.Socket(target), "-u", "-C", "attach-session", "-E", "-f", "no-output,ignore-size"}
 	if !l.anyone {
 		args = append(args, "-t", "="+target+":")
 	}
-	if conn, err = dial(&c.starter, c.bin, c.env, args, func() { c.hint(target) }); err != nil {
+	if conn, err = dial(&c.starter, bin, c.env, args, func() { c.hint(target) }); err != nil {
 		return nil, false, fmt.Errorf("%w: cannot run tmux: %w", host.ErrNoAnswer, err)
 	}
 	l.conn = conn
@@ -208,9 +214,9 @@ func (l *line) vacate(ctx context.Context) error {
 }
 
 // knock asks by a process of its own, which may be killed at any time, whether the server answers at all.
-func (c *Client) knock(ctx context.Context, target string) error {
+func (c *Client) knock(ctx context.Context, bin, target string) error {
 	n := Nonce()
-	r, err := c.exec(ctx, "Knock", []string{"-N", "-S", c.Socket(target), "-u", "display-message", "-p", "OK|" + n})
+	r, err := c.exec(ctx, "Knock", bin, []string{"-N", "-S", c.Socket(target), "-u", "display-message", "-p", "OK|" + n})
 	if err != nil {
 		return err
 	}
@@ -282,18 +288,29 @@ func (l *lines) closeIdle(d time.Duration) bool {
 	return l.sweeping
 }
 
-// Close ends the connections. Servers and agents are not touched.
+// Close ends the connections. Servers and agents are not touched. It waits a moment until the servers have seen them leave: a tmuxd that
+// comes right after this one lets clients in too.
 func (c *Client) Close() {
 	c.lines.mu.Lock()
 	c.lines.closed = true
+	var leaving []*conn
 	for _, line := range c.lines.of {
 		line.mu.Lock()
 		if line.conn != nil {
 			line.conn.kill()
+			leaving = append(leaving, line.conn)
 		}
 		line.mu.Unlock()
 	}
 	c.lines.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	for _, conn := range leaving {
+		select {
+		case <-conn.gone:
+		case <-ctx.Done():
+		}
+	}
 	c.starter.close()
 }
 

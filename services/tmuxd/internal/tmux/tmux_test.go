@@ -34,12 +34,26 @@ type rig struct {
 
 func newRig(t *testing.T, shellLine string) *rig {
 	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
+	return newRigOf(t, "tmux", shellLine)
+}
+
+// installed returns the path of a tmux.
+func installed(t *testing.T, bin string) string {
+	t.Helper()
+	path, err := exec.LookPath(bin)
+	if err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("tmux is not installed")
 		}
 		t.Skip("tmux is not installed")
 	}
+	return path
+}
+
+// newRigOf is newRig with a tmux of one's own choice.
+func newRigOf(t *testing.T, bin, shellLine string) *rig {
+	t.Helper()
+	bin = installed(t, bin)
 	dir, err := os.MkdirTemp("", "mux") // t.TempDir is too long for a socket's address
 	if err != nil {
 		t.Fatal(err)
@@ -55,17 +69,27 @@ func newRig(t *testing.T, shellLine string) *rig {
 		}
 		os.RemoveAll(dir)
 	})
-	r.Client, err = New(Config{Bin: "tmux", Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH"), "TERM=xterm-256color"},
-		Tracer: noop.NewTracerProvider().Tracer("")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.open(bin, dir)
 	r.made, err = r.Create(r.ctx(), r.session(shellLine))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.guard = host.Guard{Stamp: stamp, Pane: r.made.Pane, Pid: r.made.Pid, Session: r.made.SessionID, Generation: "g1", Token: 5, NotAfter: time.Now().Add(time.Minute)}
 	return r
+}
+
+// open makes the client, as a start of tmuxd does.
+func (r *rig) open(bin, dir string) {
+	r.t.Helper()
+	if r.Client != nil {
+		r.Close()
+	}
+	var err error
+	r.Client, err = New(Config{Bin: bin, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH"), "TERM=xterm-256color"},
+		Tracer: noop.NewTracerProvider().Tracer("")})
+	if err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 func (r *rig) session(shellLine string) host.NewSession {
@@ -259,6 +283,7 @@ func TestPaste_IntoADeadPaneHarmsNobody(t *testing.T) {
 func TestSubmit_SendsOneCRAndLooksForDialogsInTheServer(t *testing.T) {
 	r := newRig(t, "stty raw -echo; printf 'Do you want, really }?'; cat -v")
 	r.until("cat runs", func() bool { return r.pasteProbe() })
+	r.until("the question shows", func() bool { return strings.Contains(r.screen(), "really }?") })
 	pasted := session.Ring{}.With(del, session.Pasted)
 	if done, err := r.Paste(r.ctx(), target, r.guard, host.Text{ID: del, Typed: "text", Look: r.seen(), Ring: pasted}); err != nil || done != host.Done {
 		t.Fatalf("%v %v", done, err)

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/services/tmuxd/internal/host"
+)
+
+// An upgrade of tmux replaces its file below living servers. MUXPOST_TEST_TMUX lists releases to upgrade to, as a PATH is written, beside
+// the installed one.
+func TestUpgrade_OfTmuxUnderALivingAgent(t *testing.T) {
+	now, err := exec.LookPath("tmux")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("tmux is not installed")
+		}
+		t.Skip("tmux is not installed")
+	}
+	for _, next := range append(filepath.SplitList(os.Getenv("MUXPOST_TEST_TMUX")), now) {
+		t.Run(next, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+			replace(t, now, filepath.Join(dir, "tmux"))
+			r := newRig(t, nil)
+			conversation := r.started("delivery-0001", "first").Conversation
+			before := r.state().Incarnation
+			replace(t, next, filepath.Join(dir, "tmux"))
+			r.restart()
+			if st := r.state(); st.State != session.Live || st.Incarnation != before {
+				t.Fatalf("%+v", st)
+			}
+			r.until("the second is submitted", func() bool { return r.paste("delivery-0002", "second").Verdict == host.Submitted })
+			r.took(conversation, typed("delivery-0001", "first"), typed("delivery-0002", "second"))
+			if next != now {
+				r.unreached(before)
+			}
+		})
+	}
+}
+
+// replace puts a copy of a program in the place of a path.
+func replace(t *testing.T, program, path string) {
+	t.Helper()
+	data, err := os.ReadFile(program)
+	if err == nil {
+		err = os.WriteFile(path+".new", data, 0o755)
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unreached expects that nothing is known where the file that the server runs cannot be run any more, that a person is told what to do,
+// and that nothing is started beside the agent.
+func (r *rig) unreached(agent host.Incarnation) {
+	r.t.Helper()
+	own := "/proc/" + strconv.Itoa(agent.Server.Pid) + "/exe"
+	if err := os.Chmod(own, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	r.restart()
+	if st := r.state(); st.State != session.Unknown || !strings.Contains(st.Detail, "set tmuxd.tmux to the release") {
+		r.t.Errorf("%+v", st)
+	}
+	if res := r.spawn("delivery-0003", "third"); res.Outcome != host.SpawnFailed {
+		r.t.Errorf("%+v", res)
+	}
+	if err := os.Chmod(own, 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	if st := r.becomes(session.Live); st.Incarnation != agent {
+		r.t.Errorf("%+v", st)
+	}
+}
