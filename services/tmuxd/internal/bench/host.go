@@ -101,7 +101,7 @@ func (h *theHost) end() {
 			pids[int(m.GetIncarnation().GetServerPid())] = true
 		}
 	}
-	h.conn.Close()
+	_ = h.conn.Close()
 	_ = h.cmd.Process.Signal(syscall.SIGTERM)
 	_ = h.cmd.Wait()
 	for pid := range pids {
@@ -190,7 +190,7 @@ func (h *theHost) state(ctx context.Context, i int, staleness time.Duration) (*t
 func (h *theHost) deliver(ctx context.Context, i int, text string) error {
 	id := h.nextID()
 	for {
-		r, err := h.TmuxdServiceClient.Paste(ctx, &tmuxdv1.PasteRequest{WorkItem: item(i), DeliveryId: id, Text: text, FencingToken: h.nextToken()})
+		r, err := h.Paste(ctx, &tmuxdv1.PasteRequest{WorkItem: item(i), DeliveryId: id, Text: text, FencingToken: h.nextToken()})
 		switch {
 		case err != nil:
 			return err

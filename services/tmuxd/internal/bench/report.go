@@ -50,14 +50,14 @@ func (r *report) print() {
 		fmt.Fprintf(t, "%s\t%d\t%v\t%v\t%v\t%v\t%.1f\t\n", p.name, p.sessions, short(quantile(p.ours, .5)), short(quantile(p.ours, .99)),
 			short(quantile(p.baseline, .5)), short(quantile(p.baseline, .99)), p.ratio())
 	}
-	t.Flush()
+	_ = t.Flush()
 	fmt.Fprintln(r.w)
 	fmt.Fprintln(t, "sessions\ttmuxd idle CPU\ttmuxd RSS\tPSS\twrappers PSS\ttmux servers PSS\t")
 	for _, c := range r.costs {
 		fmt.Fprintf(t, "%d\t%.2f %%\t%s\t%s\t%s\t%s\t\n", c.sessions, c.idle*100, mib(c.tmuxd.rss), mib(c.tmuxd.pss), mib(c.wrappers.pss),
 			mib(c.server.pss))
 	}
-	t.Flush()
+	_ = t.Flush()
 	fmt.Fprintln(r.w)
 	for _, p := range r.pairs {
 		fmt.Fprintf(r.w, "ratio %s sessions=%d p50_us=%.1f baseline_p50_us=%.1f ratio=%.2f\n", p.name, p.sessions, us(quantile(p.ours, .5)),

@@ -103,7 +103,9 @@ func copied(t *testing.T, bin, path string) {
 }
 
 // releaseReader is the program of a pane that asks for bracketed pastes and writes what it reads into a file.
-func releaseReader(file string) string { return "stty raw -echo; printf '\\033[?2004hready'; cat > " + file }
+func releaseReader(file string) string {
+	return "stty raw -echo; printf '\\033[?2004hready'; cat > " + file
+}
 
 // typedText is text of every kind that may be typed.
 func typedText(t *testing.T) string {
