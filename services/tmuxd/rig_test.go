@@ -30,16 +30,18 @@ import (
 // rig is a host with everything real: tmux, the wrapper, the bundled agent, files.
 type rig struct {
 	*host.Host
-	t      *testing.T
-	dir    string
-	item   workitem.Ref
-	tmux   *tmux.Client
-	disk   *disk.Dir
-	env    map[string]string
-	entry  settings.Harness
-	home   string // of the bundled agent
-	execs  string
-	tokens int64
+	t   *testing.T
+	dir string
+	// program is the tmux of this rig, a copy of its own.
+	program string
+	item    workitem.Ref
+	tmux    *tmux.Client
+	disk    *disk.Dir
+	env     map[string]string
+	entry   settings.Harness
+	home    string // of the bundled agent
+	execs   string
+	tokens  int64
 }
 
 // wrapperBinary builds muxpost-exec once a test run.
@@ -66,7 +68,8 @@ func TestMain(m *testing.M) {
 
 func newRig(t *testing.T, env map[string]string) *rig {
 	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
+	installed, err := exec.LookPath("tmux")
+	if err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("tmux is not installed")
 		}
@@ -84,8 +87,9 @@ func newRig(t *testing.T, env map[string]string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, dir: dir, item: item, env: env, entry: settings.BuiltinHarnesses()["fakeagent"], execs: execs,
-		home: filepath.Join(dir, "state", "harness", "fakeagent")}
+	r := &rig{t: t, dir: dir, program: filepath.Join(dir, "tmux"), item: item, env: env, entry: settings.BuiltinHarnesses()["fakeagent"],
+		execs: execs, home: filepath.Join(dir, "state", "harness", "fakeagent")}
+	r.install(installed)
 	r.entry.Binary = agenttest.Build(t)
 	t.Cleanup(func() {
 		r.endServers()
@@ -93,6 +97,18 @@ func newRig(t *testing.T, env map[string]string) *rig {
 	})
 	r.open()
 	return r
+}
+
+// install puts a copy of a tmux in the place of the rig's, as an upgrade does.
+func (r *rig) install(program string) {
+	r.t.Helper()
+	// Not written by this process: a child that another test is starting would hold it open for a moment, and it could not be run.
+	if out, err := exec.Command("cp", program, r.program+".new").CombinedOutput(); err != nil {
+		r.t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.Rename(r.program+".new", r.program); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // open makes the host, as a start of tmuxd does.
@@ -119,7 +135,7 @@ func (r *rig) open() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if r.tmux, err = tmux.New(tmux.Config{Bin: "tmux", Dir: filepath.Join(r.dir, "state"), Tracer: noop.NewTracerProvider().Tracer(""),
+	if r.tmux, err = tmux.New(tmux.Config{Bin: r.program, Dir: filepath.Join(r.dir, "state"), Tracer: noop.NewTracerProvider().Tracer(""),
 		Env: []string{"PATH=" + os.Getenv("PATH"), "TERM=xterm-256color"}}); err != nil {
 		r.t.Fatal(err)
 	}

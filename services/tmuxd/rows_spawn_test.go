@@ -231,7 +231,9 @@ func TestSpawn_AWordingThatIsNotKnownIsAnOrdinaryFailure(t *testing.T) {
 	_, restore := r.standIn(`tmux "$@" 2>"$0.err"; status=$?; sed s/duplicate/doppelte/ "$0.err" >&2; exit $status`, 0o700)
 	w := r.watch()
 	w.create = func(ctx context.Context, s host.NewSession) (host.Created, error) {
+		r.runnable(true)
 		r.another("cat -v")
+		r.runnable(false)
 		return w.Tmux.Create(ctx, s)
 	}
 	if got := r.spawn(d1, "hello there"); got.Outcome != host.SpawnFailed || got.Reason != "tmux_error" || w.did() != "new" {

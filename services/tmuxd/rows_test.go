@@ -72,12 +72,15 @@ func (w *watched) Dial(target string) session.Answer {
 // did are the new-sessions and kills so far.
 func (w *watched) did() string { return strings.Join(w.acts, " ") }
 
-// standIn has the rig's host run a script in the place of tmux. It returns where that lies, and what puts the real one back.
+// standIn has the rig's host run a script in the place of tmux, whose server cannot be spoken to by its own program meanwhile. It returns
+// where the script lies, and what puts the real one back.
 func (r *rig) standIn(script string, mode os.FileMode) (path string, restore func()) {
 	r.t.Helper()
 	path = filepath.Join(r.dir, "tmux-stand-in")
 	_ = os.Remove(path)
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+	// It says truly of which release it and the server are: else it would not be asked anything more.
+	truly := `case "$*" in -V | *"tmux #{version}") exec tmux "$@" ;; esac`
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+truly+"\n"+script+"\n"), 0o700); err != nil {
 		r.t.Fatal(err)
 	}
 	client, err := tmux.New(tmux.Config{Bin: path, Dir: filepath.Join(r.dir, "state"), Tracer: noop.NewTracerProvider().Tracer(""),
@@ -90,7 +93,20 @@ func (r *rig) standIn(script string, mode os.FileMode) (path string, restore fun
 	}
 	real := r.Tmux
 	r.Tmux = client
-	return path, func() { r.Tmux = real }
+	r.runnable(false)
+	return path, func() { r.Tmux = real; r.runnable(true) }
+}
+
+// runnable says whether the rig's own tmux can be run.
+func (r *rig) runnable(yes bool) {
+	r.t.Helper()
+	mode := os.FileMode(0o600)
+	if yes {
+		mode = 0o755
+	}
+	if err := os.Chmod(r.program, mode); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // TestState_NobodyAnsweredIsUnknown has tmux not answer in every way that there is, while the agent lives: each is unknown, starts and

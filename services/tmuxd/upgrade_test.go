@@ -24,13 +24,10 @@ func TestUpgrade_OfTmuxUnderALivingAgent(t *testing.T) {
 	}
 	for _, next := range append(filepath.SplitList(os.Getenv("MUXPOST_TEST_TMUX")), now) {
 		t.Run(next, func(t *testing.T) {
-			dir := t.TempDir()
-			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-			replace(t, now, filepath.Join(dir, "tmux"))
 			r := newRig(t, nil)
 			conversation := r.started("delivery-0001", "first").Conversation
 			before := r.state().Incarnation
-			replace(t, next, filepath.Join(dir, "tmux"))
+			r.install(next)
 			r.restart()
 			if st := r.state(); st.State != session.Live || st.Incarnation != before {
 				t.Fatalf("%+v", st)
@@ -41,21 +38,6 @@ func TestUpgrade_OfTmuxUnderALivingAgent(t *testing.T) {
 				r.unreached(before)
 			}
 		})
-	}
-}
-
-// replace puts a copy of a program in the place of a path.
-func replace(t *testing.T, program, path string) {
-	t.Helper()
-	data, err := os.ReadFile(program)
-	if err == nil {
-		err = os.WriteFile(path+".new", data, 0o755)
-	}
-	if err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -435,7 +435,7 @@ func (sp *spawning) notStarted(ctx context.Context, m Memory, ran Ran) SpawnResu
 	}
 	r := SpawnResult{Outcome: SpawnNotStarted, Exit: ran.Exit, Detail: ran.Detail}
 	h.Disk.Discard(m.Stamp)
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, 3*lookTime)
 	defer cancel()
 	g := Guard{Stamp: m.Stamp, Pane: m.PaneID, Pid: m.PanePid, Session: m.SessionID}
 	if screen, ok, err := h.Tmux.Capture(ctx, sp.target, g); err == nil && ok {
