@@ -43,7 +43,7 @@ type stress struct {
 }
 
 // stressSessions is how many sessions there are unless the environment says otherwise (make stress).
-const stressSessions, stressDeliveries = 12, 10
+const stressSessions, stressDeliveries = 30, 10
 
 func newStress(t *testing.T, sessions int) *stress {
 	t.Helper()
