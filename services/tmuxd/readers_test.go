@@ -86,6 +86,8 @@ func (r *rig) outlived() {
 	r.signal(of.PanePid, syscall.SIGSTOP)
 	r.t.Cleanup(func() { _ = syscall.Kill(of.PanePid, syscall.SIGCONT) })
 	r.until("the server is gone", func() bool { return r.tmux.Dial(r.item.Target()) == session.NoServer })
+	// Its socket is closed a moment before its process has ended.
+	r.until("its process too", func() bool { return r.state().State != session.Unknown })
 }
 
 func readersRows() map[string]readersRow {
