@@ -84,6 +84,20 @@ func TestContext_ALivingSessionThatHasItIsSparedIt(t *testing.T) {
 	}
 }
 
+func TestContext_AConversationThatComesBackIsSparedIt(t *testing.T) {
+	w, p, n := deletedWorld(t)
+	w.sessionIs(dispatcherv1.SessionState_SESSION_STATE_DEAD)
+	w.dispatcher.mu.Lock()
+	w.dispatcher.conversation = "c-1"
+	w.dispatcher.mu.Unlock()
+	w.comment(t, n, "alice", "How far is it?")
+	look(t, p)
+	carry(t, p)
+	if got := w.lastAsked(t); strings.Contains(got, contextWords) || !strings.Contains(got, "How far is it?") {
+		t.Errorf("asked:\n%s", got)
+	}
+}
+
 func TestContext_ASessionThatNeverGotTheOpeningGetsItWithTheFirstCommentAlone(t *testing.T) {
 	w := newWorld(t, standard)
 	n := w.labelled(t, "mallory") // a stranger's issue is no event, and what it says is still what the work is about

@@ -60,15 +60,20 @@ type dispatcher struct {
 	// reopened are the deliveries that were to be re-opened, each with who asked for it; refusal is the answer to that.
 	reopened []string
 	refusal  error
-	// session is the state of every session; living when it is not said.
-	session dispatcherv1.SessionState
+	// session is the state of every session; living when it is not said. conversation is the one on record for it, empty for none.
+	session      dispatcherv1.SessionState
+	conversation string
 }
 
 func (d *dispatcher) ListSessions(_ context.Context, r *dispatcherv1.ListSessionsRequest) (*dispatcherv1.ListSessionsResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	state := cmp.Or(d.session, dispatcherv1.SessionState_SESSION_STATE_LIVE)
-	return &dispatcherv1.ListSessionsResponse{Sessions: []*dispatcherv1.Session{{WorkItem: r.GetWorkItem(), State: state}}}, nil
+	if r.GetSkipProbe() {
+		state = dispatcherv1.SessionState_SESSION_STATE_UNSPECIFIED
+	}
+	session := &dispatcherv1.Session{WorkItem: r.GetWorkItem(), State: state, ConversationId: d.conversation}
+	return &dispatcherv1.ListSessionsResponse{Sessions: []*dispatcherv1.Session{session}}, nil
 }
 
 func (d *dispatcher) Reopen(_ context.Context, r *dispatcherv1.ReopenRequest) (*dispatcherv1.ReopenResponse, error) {

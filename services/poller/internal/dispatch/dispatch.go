@@ -53,13 +53,20 @@ func (c *Client) Deliver(ctx context.Context, claim forward.Claim) (forward.Outc
 	return forward.Outcome{Answer: answer, Reason: d.GetReason(), Detail: detail, After: max(0, response.GetLookAgain().AsDuration())}, nil
 }
 
-// Lives reports whether the session of a work item is known to live and to be ours. Where nobody can tell, it is not.
-func (c *Client) Lives(ctx context.Context, workItem string) (bool, error) {
-	page, err := c.api.ListSessions(ctx, &dispatcherv1.ListSessionsRequest{WorkItem: workItem, PageSize: 1})
-	for _, s := range page.GetSessions() {
-		return s.GetState() == dispatcherv1.SessionState_SESSION_STATE_LIVE && len(s.GetFlags()) == 0, err
+// GoesOn reports whether the next event of a work item goes into a conversation that the item had before: one is on record, which its
+// session runs or comes back with, or its session is known to live and to be ours. No host is asked where the record is enough.
+func (c *Client) GoesOn(ctx context.Context, workItem string) (bool, error) {
+	for _, recordAlone := range []bool{true, false} {
+		page, err := c.api.ListSessions(ctx, &dispatcherv1.ListSessionsRequest{WorkItem: workItem, PageSize: 1, SkipProbe: recordAlone})
+		if err != nil || len(page.GetSessions()) == 0 {
+			return false, err
+		}
+		s := page.GetSessions()[0]
+		if s.GetConversationId() != "" || s.GetState() == dispatcherv1.SessionState_SESSION_STATE_LIVE && len(s.GetFlags()) == 0 {
+			return true, nil
+		}
 	}
-	return false, err
+	return false, nil
 }
 
 // Reopen takes back that a delivery was dropped. One that is in its conversation is fault.Conflict, and one that the dispatcher was

@@ -41,11 +41,11 @@ func (f *Forwarder) carry(ctx context.Context, c Claim) {
 // deliver asks about an event, with the text that it keeps.
 func (f *Forwarder) deliver(ctx context.Context, c Claim) (Outcome, error) {
 	if c.Undecided {
-		lives, err := f.config.Deliverer.Lives(ctx, c.WorkItem)
+		goesOn, err := f.config.Deliverer.GoesOn(ctx, c.WorkItem)
 		if err != nil {
 			return Outcome{}, err
 		}
-		if c, err = f.config.Ledger.Decide(ctx, c, lives); err != nil {
+		if c, err = f.config.Ledger.Decide(ctx, c, goesOn); err != nil {
 			return Outcome{}, err
 		}
 	}

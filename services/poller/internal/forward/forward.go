@@ -49,7 +49,7 @@ type Ledger interface {
 	Claim(ctx context.Context, n int) ([]Claim, error)
 	// Decide puts the context of its item behind the text of a claim where the agent may lack it, for good. A lease that was lost is
 	// fault.Fenced.
-	Decide(ctx context.Context, c Claim, lives bool) (Claim, error)
+	Decide(ctx context.Context, c Claim, goesOn bool) (Claim, error)
 	// Finish ends a claim: next says what becomes of the event, from its progress so far and the database's time. It returns
 	// both. A lease that was lost is fault.Fenced, and nothing is changed.
 	Finish(ctx context.Context, c Claim, detail string, next func(ledger.Progress, time.Time) ledger.Progress) (
@@ -65,8 +65,8 @@ type Deliverer interface {
 	// Deliver has an event delivered and returns what came of it. An error is a fault and means that this is not known, or
 	// that the request cannot be taken.
 	Deliver(ctx context.Context, c Claim) (Outcome, error)
-	// Lives reports whether the session of a work item is known to live, so that nothing is started for its next event.
-	Lives(ctx context.Context, workItem string) (bool, error)
+	// GoesOn reports whether the next event of a work item goes into a conversation that the item had before.
+	GoesOn(ctx context.Context, workItem string) (bool, error)
 }
 
 // Outcome is what came of a delivery.

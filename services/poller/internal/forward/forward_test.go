@@ -77,10 +77,10 @@ func (l *fakeLedger) Claim(_ context.Context, n int) ([]Claim, error) {
 	return out, l.err
 }
 
-func (l *fakeLedger) Decide(_ context.Context, c Claim, lives bool) (Claim, error) {
+func (l *fakeLedger) Decide(_ context.Context, c Claim, goesOn bool) (Claim, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !lives {
+	if !goesOn {
 		c.Text += " and its context"
 	}
 	c.Undecided = false
@@ -132,8 +132,8 @@ type deliverFunc func(context.Context, Claim) (Outcome, error)
 
 func (f deliverFunc) Deliver(ctx context.Context, c Claim) (Outcome, error) { return f(ctx, c) }
 
-// Lives is asked with a claim that has only the item: an answer of Holding is a session that lives.
-func (f deliverFunc) Lives(ctx context.Context, workItem string) (bool, error) {
+// GoesOn is asked with a claim that has only the item: an answer of Holding is a conversation that goes on.
+func (f deliverFunc) GoesOn(ctx context.Context, workItem string) (bool, error) {
 	o, err := f(ctx, Claim{WorkItem: workItem})
 	return o.Answer == ledger.Holding, err
 }
@@ -142,12 +142,12 @@ func TestForward_AnEventIsAskedAboutWithOneTextForGood(t *testing.T) {
 	l := newLedger(1)
 	l.rows[0].claim.Undecided = true
 	var texts []string
-	away, lives := true, false
+	away, goesOn := true, false
 	f := newForwarder(l, func(_ context.Context, c Claim) (Outcome, error) {
 		switch {
 		case c.DeliveryID == "" && away:
 			return Outcome{}, fault.New(fault.Unavailable, "", "no answer")
-		case c.DeliveryID == "" && lives:
+		case c.DeliveryID == "" && goesOn:
 			return Outcome{Answer: ledger.Holding}, nil
 		case c.DeliveryID != "":
 			texts = append(texts, c.Text)
@@ -171,7 +171,7 @@ func TestForward_AnEventIsAskedAboutWithOneTextForGood(t *testing.T) {
 			t.Error(err)
 		}
 		cancel()
-		lives = true
+		goesOn = true
 	}
 	for _, text := range texts {
 		if text != secret+" and its context" {

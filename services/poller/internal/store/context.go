@@ -12,9 +12,9 @@ import (
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
-// Decide puts the context of its item behind the text of a claim, where the agent may lack it: there is no living session, or none ever
+// Decide puts the context of its item behind the text of a claim, where the agent may lack it: it begins a new conversation, or none ever
 // got it. The text stays what it is from then on, for whoever asks about the event. A lease that was lost is fault.Fenced.
-func (s *Store) Decide(ctx context.Context, c forward.Claim, lives bool) (forward.Claim, error) {
+func (s *Store) Decide(ctx context.Context, c forward.Claim, goesOn bool) (forward.Claim, error) {
 	err := db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := lock(ctx, tx, c); err != nil {
 			return err
@@ -25,7 +25,7 @@ func (s *Store) Decide(ctx context.Context, c forward.Claim, lives bool) (forwar
 			Scan(&given, &about.Title, &about.URL, &about.Body); err != nil {
 			return err
 		}
-		with := !lives || !given
+		with := !goesOn || !given
 		if with {
 			var err error
 			if about.Comments, about.More, err = s.thread(ctx, tx, c); err != nil {
