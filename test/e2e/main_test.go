@@ -95,8 +95,8 @@ func start(t *testing.T, seed fakegithub.Seed, change func(*world)) *world {
 	return startBuild(t, &shipped, 2*time.Minute, seed, change)
 }
 
-// startBuild is start with other programs, and with the time that the test may take.
-func startBuild(t *testing.T, b *build, limit time.Duration, seed fakegithub.Seed, change func(*world)) *world {
+// needsTmux skips at a desk without tmux.
+func needsTmux(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -104,6 +104,12 @@ func startBuild(t *testing.T, b *build, limit time.Duration, seed fakegithub.See
 		}
 		t.Skip("tmux is not installed")
 	}
+}
+
+// startBuild is start with other programs, and with the time that the test may take.
+func startBuild(t *testing.T, b *build, limit time.Duration, seed fakegithub.Seed, change func(*world)) *world {
+	t.Helper()
+	needsTmux(t)
 	bin, err := b.make()
 	if err != nil {
 		t.Fatal(err)
