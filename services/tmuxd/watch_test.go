@@ -177,10 +177,17 @@ func TestWatch_WhatWasKilledIsNeverServedAsLiveAndTellsHowItEnded(t *testing.T) 
 		items = append(items, itemNo(t, n+1))
 		w.settled(items[n], session.Live)
 	}
-	var killed atomic.Int32
-	heard := func() {
+	var last atomic.Int64
+	of := map[int]workitem.Ref{} // by the pid of the agent
+	for _, item := range items {
+		of[r.listed(item).Incarnation.PanePid] = item
+	}
+	heard := func(pid int) {
+		item, ours := of[pid]
+		if !ours {
+			return
+		}
 		// The loop of the watcher waits for this: nothing comes between.
-		item := items[min(int(killed.Load()), count-1)]
 		if s := r.listed(item); s.State == session.Live {
 			t.Errorf("%s is listed as live", item)
 		}
@@ -189,12 +196,12 @@ func TestWatch_WhatWasKilledIsNeverServedAsLiveAndTellsHowItEnded(t *testing.T) 
 				t.Errorf("%s is served as %v, %v", item, st.State, err)
 			}
 		}
-		killed.Add(1)
+		last.Store(int64(pid))
 	}
 	w.ended.Store(&heard)
-	for i, item := range items {
-		r.signal(r.listed(item).Incarnation.PanePid, syscall.SIGKILL)
-		r.until("the end is heard of", func() bool { return int(killed.Load()) > i })
+	for pid := range of {
+		r.signal(pid, syscall.SIGKILL)
+		r.until("the end is heard of", func() bool { return last.Load() == int64(pid) })
 	}
 	w.ended.Store(nil)
 	for _, item := range items {
@@ -241,7 +248,10 @@ func TestWatch_ADeathThatTmuxMissedIsAskedForAgain(t *testing.T) {
 			of := r.started("", "").Incarnation
 			w.settled(r.item, session.Live)
 			f.nudged.Store(false)
-			heard := func() {
+			heard := func(pid int) {
+				if pid != of.PanePid {
+					return
+				}
 				if st, _, err := r.StateWithin(context.Background(), r.item, longAgo); err != nil || st.State == session.Live {
 					t.Errorf("served as %v, %v", st.State, err)
 				}

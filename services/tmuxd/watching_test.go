@@ -32,8 +32,8 @@ type watching struct {
 	log       *syncBuffer
 	// looks counts the questions that went to a server.
 	looks atomic.Int32
-	// ended is called after the host heard of the end of a process.
-	ended atomic.Pointer[func()]
+	// ended is called after the host heard of the end of a process, with its pid. An end may be heard of twice.
+	ended atomic.Pointer[func(pid int)]
 	stop  func()
 }
 
@@ -53,7 +53,7 @@ func (w *watching) Watch(pid int, start uint64, ended func()) (func(), error) {
 	return w.processes.Watch(pid, start, func() {
 		ended()
 		if f := w.ended.Load(); f != nil {
-			(*f)()
+			(*f)(pid)
 		}
 	})
 }

@@ -90,14 +90,11 @@ func releaseOf(t *testing.T, bin string) string {
 // copied puts a copy of a tmux in the place of a path, as an upgrade does.
 func copied(t *testing.T, bin, path string) {
 	t.Helper()
-	data, err := os.ReadFile(installed(t, bin))
-	if err == nil {
-		err = os.WriteFile(path+".new", data, 0o755)
+	// Not written by this process: a child that is just being started would hold it open for a moment, and it could not be run.
+	if out, err := exec.Command("cp", installed(t, bin), path+".new").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
-	if err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	if err != nil {
+	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}
 }
