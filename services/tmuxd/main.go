@@ -125,7 +125,7 @@ func newTmux(c settings.Tmuxd, telemetry *obs.Telemetry, hint func(target string
 	})
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, fault.ReasonTmuxMissing, "tmux cannot be used", err).
-			WithRemedy("install tmux 3.3a or newer, or set tmuxd.tmux; set tmuxd.socket_dir when a path is too long")
+			WithRemedy("install tmux 3.3 or newer, or set tmuxd.tmux; set tmuxd.socket_dir when a path is too long")
 	}
 	return client, nil
 }

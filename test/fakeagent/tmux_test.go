@@ -147,10 +147,15 @@ func (p *pane) until(want string, ok func() bool) {
 	}
 }
 
-// paste is one tmux invocation: load, bracketed paste, and more commands behind it without a pause.
+// paste is one tmux invocation: load, bracketed paste, and more commands behind it without a pause. Since 3.7 control characters are
+// made visible unless -S is given, which is not known before.
 func (p *pane) paste(text string, more ...string) {
 	p.t.Helper()
-	args := append([]string{"load-buffer", "-b", "b", "-", ";", "paste-buffer", "-p", "-r", "-d", "-b", "b", "-t", "=a:"}, more...)
+	flags := "-pr"
+	if strings.Contains(p.tmux("list-commands", "-F", "#{command_list_usage}", "paste-buffer"), "[-dprS]") {
+		flags = "-prS"
+	}
+	args := append([]string{"load-buffer", "-b", "b", "-", ";", "paste-buffer", flags, "-d", "-b", "b", "-t", "=a:"}, more...)
 	c := p.command(p.t.Context(), args...)
 	c.Stdin = strings.NewReader(text)
 	if out, err := c.CombinedOutput(); err != nil {
