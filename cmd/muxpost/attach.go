@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -46,7 +48,7 @@ func (a *app) attach(ctx context.Context, item string, readOnly, show bool) erro
 	if err != nil {
 		return err
 	}
-	argv := attachArgs(s.Tmuxd.Tmux, socket, ref.Target(), readOnly)
+	argv := attachArgs(understood(s.Tmuxd.Tmux, socket), socket, ref.Target(), readOnly)
 	if show {
 		a.printer().Line("%s", strings.Join(quoted(argv), " "))
 		return nil
@@ -63,6 +65,26 @@ func (a *app) attach(ctx context.Context, item string, readOnly, show bool) erro
 		return strings.HasPrefix(entry, "TMUX=") || strings.HasPrefix(entry, "TMUX_PANE=")
 	})
 	return become(path, argv, env)
+}
+
+// understood returns the tmux to attach with: the configured one, or what the server itself runs where an upgrade has replaced that.
+func understood(tmux, socket string) string {
+	own := stack.ServerProgram(socket)
+	running, err := os.Stat(own)
+	if err != nil {
+		return tmux
+	}
+	// The name tells a tmux server from whoever else may listen there; its file may be gone.
+	name, err := os.Readlink(own)
+	if err != nil || filepath.Base(strings.TrimSuffix(name, " (deleted)")) != filepath.Base(tmux) {
+		return tmux
+	}
+	if path, err := exec.LookPath(tmux); err == nil {
+		if configured, err := os.Stat(path); err == nil && os.SameFile(running, configured) {
+			return tmux
+		}
+	}
+	return own
 }
 
 // findSocket returns the socket of an item's session on this host. The dispatcher's record is asked first; where it is away, the

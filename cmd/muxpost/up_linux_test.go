@@ -267,3 +267,32 @@ func TestUp_WorksWithTheFirstConfiguration(t *testing.T) {
 	i.must("healthy", "up")
 	i.must("has the schema", "migrate")
 }
+
+// On a host where tmux was upgraded, the session's server still runs the old one, whose file is gone.
+func TestAttach_UsesTheServersOwnProgramAfterAnUpgrade(t *testing.T) {
+	installed, err := exec.LookPath("tmux")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("tmux is not installed")
+		}
+		t.Skip("tmux is not installed")
+	}
+	dir := t.TempDir()
+	program, socket := filepath.Join(dir, "tmux"), filepath.Join(dir, "s")
+	for _, args := range [][]string{{"cp", installed, program}, {program, "-S", socket, "new-session", "-d", "-s", "a", "sleep 600"}} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	t.Cleanup(func() { _ = exec.Command(installed, "-N", "-S", socket, "kill-server").Run() })
+	if got := understood(program, socket); got != program {
+		t.Errorf("before the upgrade: %s", got)
+	}
+	if err := os.Remove(program); err != nil {
+		t.Fatal(err)
+	}
+	own := understood("tmux", socket)
+	if out, err := exec.Command(own, "-N", "-S", socket, "list-sessions", "-F", "#{session_name}").Output(); err != nil || string(out) != "a\n" || own == "tmux" {
+		t.Errorf("%s: %q, %v", own, out, err)
+	}
+}

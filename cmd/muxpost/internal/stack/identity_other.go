@@ -10,3 +10,6 @@ func identify(int) (Process, error) { return Process{}, errNotLinux }
 
 // Alive cannot be told here.
 func (p Process) Alive() (bool, error) { return false, errNotLinux }
+
+// ServerProgram cannot be told here.
+func ServerProgram(string) string { return "" }
