@@ -57,7 +57,7 @@ func (h *Host) Capture(ctx context.Context, req CaptureRequest) (Captured, Incar
 		return Captured{}, Incarnation{}, fault.Newf(fault.Invalid, fault.ReasonBadArgument,
 			"%d lines of scrollback are asked for; 0 to %d can be read", req.Lines, MaxScrollback)
 	}
-	s, _ := h.seen(ctx, req.Item)
+	s := h.seen(ctx, req.Item)
 	if err := captureRefused(s, req.Stamp); err != nil {
 		return Captured{}, Incarnation{}, err
 	}

@@ -252,7 +252,7 @@ func (e *ending) remove(ctx context.Context, act func(context.Context) (bool, er
 		return false, err
 	}
 	for range 40 {
-		e.sight, _ = h.seen(ctx, e.item)
+		e.sight = h.seen(ctx, e.item)
 		// The server ends a moment after its last session: until its process is gone, nothing is proven.
 		if e.sight.state != session.Unknown || !pause(ctx, 25*time.Millisecond) {
 			break

@@ -118,7 +118,7 @@ func (h *Host) closed(ctx context.Context, target string, unsettled []string) (c
 		}
 		return closed{}, false
 	}
-	s, _ := h.seen(ctx, item)
+	s := h.seen(ctx, item)
 	c.state = s.state
 	switch {
 	case s.flags.Has(session.Guests):

@@ -86,10 +86,11 @@ func (s *snapshot) read(target string, asked time.Time, maxAge time.Duration) (s
 	return Status{}, 0, e.flight, true
 }
 
-// land ends a flight.
-func (s *snapshot) land(target string, f *flight) {
+// land ends a flight. What it saw in a look that was kept may have been turned since.
+func (s *snapshot) land(target string, f *flight, m mark) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	f.good = f.good && s.entries[target] == m.entry && m.entry.turns == m.turns
 	close(f.done)
 	if e := s.entries[target]; e != nil && e.flight == f {
 		e.flight = nil
@@ -209,8 +210,9 @@ func (h *Host) StateWithin(ctx context.Context, item workitem.Ref, maxAge time.D
 }
 
 func (h *Host) fly(ctx context.Context, item workitem.Ref, f *flight) Status {
-	defer h.snapshot.land(item.Target(), f)
-	s, good := h.seen(ctx, item)
+	var m mark
+	defer func() { h.snapshot.land(item.Target(), f, m) }()
+	s, m, good := h.survey(ctx, item)
 	f.status, f.good = s.status(), good
 	return f.status
 }
@@ -223,11 +225,17 @@ const (
 	lateTick  = 5 * time.Millisecond
 )
 
-// seen is a look for readers: what it saw is kept, told to whoever watches, and its processes are watched. It is done again when something
-// turned it meanwhile; good is false when that did not help.
-func (h *Host) seen(ctx context.Context, item workitem.Ref) (s sight, good bool) {
+// seen is a look for readers.
+func (h *Host) seen(ctx context.Context, item workitem.Ref) sight {
+	s, _, _ := h.survey(ctx, item)
+	return s
+}
+
+// survey looks for readers: what it saw is kept, told to whoever watches, and its processes are watched. It is done again when something
+// turned it meanwhile; good is false when that did not help. m is the beginning of the last look.
+func (h *Host) survey(ctx context.Context, item workitem.Ref) (s sight, m mark, good bool) {
 	for try := 1; ; try++ {
-		m := h.snapshot.begin(item.Target())
+		m = h.snapshot.begin(item.Target())
 		s = h.look(ctx, item)
 		if s.state == session.Live && !s.flags.Has(session.Detached) && s.pane != nil && h.snapshot.hasEnded(s.target, s.pane.Stamp) {
 			// tmux learns of it a moment later, or, on 3.3a, one time in eight, not at all until it is told to look after its children.
@@ -238,7 +246,7 @@ func (h *Host) seen(ctx context.Context, item workitem.Ref) (s sight, good bool)
 			s.state, s.flags, s.why = session.Unknown, 0, "the agent's process has ended, and its tmux server does not say so yet"
 		}
 		if good = h.note(&s, m); good || try >= turnedLooks {
-			return s, good
+			return s, m, good
 		}
 	}
 }

@@ -17,7 +17,7 @@ func clocked() (s *snapshot, clock *time.Time) {
 func served(s *snapshot, now time.Time) bool {
 	_, _, f, mine := s.read("t", now, time.Hour)
 	if mine {
-		s.land("t", f)
+		s.land("t", f, mark{})
 	}
 	return f == nil
 }
@@ -91,10 +91,32 @@ func TestSnapshot_RemembersNothingOfWhatIsOnlyAskedAbout(t *testing.T) {
 	s, now := clocked()
 	_, _, f, _ := s.read("t", *now, 0)
 	s.keep(s.begin("t"), Status{State: session.Absent}, false, true)
-	s.land("t", f)
+	s.land("t", f, mark{})
 	s.keep(s.begin("u"), Status{State: session.Absent}, false, true)
 	s.turn("w")
 	if s.hasEnded("x", "s1") || s.hasEnded("t", "") || len(s.entries) != 0 {
 		t.Errorf("%d entries", len(s.entries))
+	}
+}
+
+// A reader that comes between the end of a look and its landing takes part in it: what was turned by then is not for him.
+func TestSnapshot_AFlightThatWasTurnedBeforeItLandedIsNoGood(t *testing.T) {
+	t.Parallel()
+	live := Status{Target: "t", State: session.Live, Incarnation: Incarnation{Stamp: "s1"}}
+	for _, turned := range []bool{false, true} {
+		s, now := clocked()
+		_, _, f, _ := s.read("t", *now, 0)
+		m := s.begin("t")
+		f.status, f.good = live, s.keep(m, live, true, true)
+		if turned {
+			s.end("t", "s1")
+		}
+		if _, _, joined, mine := s.read("t", *now, 0); joined != f || mine {
+			t.Fatal("it is not joined")
+		}
+		s.land("t", f, m)
+		if f.good == turned {
+			t.Errorf("turned %v: good %v", turned, f.good)
+		}
 	}
 }

@@ -63,7 +63,7 @@ func (h *Host) State(ctx context.Context, item workitem.Ref, deliveryID string) 
 	if !session.ValidDeliveryID(deliveryID) {
 		return Status{}, badDeliveryID(deliveryID)
 	}
-	s, _ := h.seen(ctx, item)
+	s := h.seen(ctx, item)
 	out := s.status()
 	phase, err := h.phase(s, deliveryID)
 	out.Phase, out.JournalUnreadable = phase, err != nil

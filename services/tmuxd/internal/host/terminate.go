@@ -276,11 +276,11 @@ func (e *ending) gone(ctx context.Context, tree Tree) EndResult {
 			h.Logger.WarnContext(ctx, "the end of an incarnation could not be recorded", "target", e.target, "error", err)
 		}
 	}
-	e.sight, _ = h.seen(ctx, e.item)
+	e.sight = h.seen(ctx, e.item)
 	for end := time.Now().Add(noticeTime); e.sight.state == session.Live && e.shown() && time.Now().Before(end); {
 		h.Tmux.Nudge(e.sight.view.Server)
 		pause(ctx, endTick)
-		e.sight, _ = h.seen(ctx, e.item)
+		e.sight = h.seen(ctx, e.item)
 	}
 	r := EndResult{Outcome: EndDone, Whole: tree.Known && tree.Whole}
 	if ran, err := h.Disk.Ran(e.target, e.stamp); err == nil && ran.Exit.Known {
