@@ -57,6 +57,10 @@ func ProbeOf(state session.State, flags session.Flags) Probe {
 	return ProbeUnknown
 }
 
+// Free reports whether a session's name can be had as far as the probe tells: nothing is there, or what is ours. What nobody answered
+// for is not free.
+func (p Probe) Free() bool { return p == ProbeLive || p == ProbeDead || p == ProbeAbsent }
+
 // Resumable says whether the recorded conversation can be asked for.
 type Resumable uint8
 

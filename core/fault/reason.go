@@ -42,6 +42,7 @@ const (
 	ReasonAttemptMismatch   Reason = "attempt_mismatch"
 	ReasonAttemptNotFound   Reason = "attempt_not_found"
 	ReasonNoCapacity        Reason = "no_capacity"
+	ReasonUnknownCall       Reason = "unknown_call"
 )
 
 // Reasons lists every reason, for tests that must cover them all.
@@ -54,5 +55,6 @@ func Reasons() []Reason {
 		ReasonTmuxNoAnswer, ReasonTmuxMissing, ReasonDispatcherSilent, ReasonRateLimited, ReasonSourceUnreachable,
 		ReasonSourceRefused, ReasonAddressTaken, ReasonNotLoopback, ReasonDeadline, ReasonPanic,
 		ReasonNoTasks, ReasonAttemptMismatch, ReasonAttemptNotFound, ReasonNoCapacity,
+		ReasonUnknownCall,
 	}
 }

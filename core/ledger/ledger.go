@@ -150,6 +150,8 @@ const (
 	HeldLong = 15 * time.Minute
 	// LeaseTime is how long one poller may hold an event without renewing; a dead one is replaced when it ends.
 	LeaseTime = 30 * time.Second
+	// SweepTime is how long an event stays dropped because its session's name was occupied, before it is looked whether the name is free.
+	SweepTime = 5 * time.Minute
 
 	firstPause = 5 * time.Second
 	maxPause   = time.Minute
@@ -184,7 +186,8 @@ type Progress struct {
 	UnprovenSince time.Time
 	// HeldSince is since when it has been held, through silence too; zero when it is not.
 	HeldSince time.Time
-	// NextLook is when it is looked at next; zero for a state that does not wait.
+	// NextLook is when it is looked at next. In a state that does not wait it is zero, but for one of an occupied name: then it is when it
+	// is looked whether the name is free.
 	NextLook time.Time
 	// Reason is the stable name of why it is in this state; empty for pending and delivered.
 	Reason string
@@ -210,7 +213,10 @@ func Apply(p Progress, a Answer, reason string, after time.Duration, now time.Ti
 	case Arrived:
 		return p.end(Delivered, "")
 	case Dropping:
-		return p.end(Dropped, reason)
+		if p = p.end(Dropped, reason); p.Occupied() {
+			p.NextLook = now.Add(SweepTime)
+		}
+		return p
 	case Failing:
 		p.Tries++
 		if p.Tries >= p.Budget {
@@ -237,6 +243,9 @@ func Apply(p Progress, a Answer, reason string, after time.Duration, now time.Ti
 	p.Silences++
 	return p.wait(Pending, orDefault(after, pause(p.Silences)), now, jitter)
 }
+
+// Occupied reports whether the event was dropped because of who lives under its session's name.
+func (p Progress) Occupied() bool { return p.State == Dropped && p.Reason == ReasonSessionOccupied }
 
 func (p Progress) end(s State, reason string) Progress {
 	p.State, p.Reason, p.NextLook, p.UnprovenSince, p.HeldSince = s, reason, time.Time{}, time.Time{}, time.Time{}

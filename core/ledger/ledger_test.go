@@ -92,8 +92,10 @@ func TestApply_WaitsExactlyWhenTheStateWaits(t *testing.T) {
 		now := t0
 		for range rapid.IntRange(1, 30).Draw(t, "n") {
 			a := rapid.SampledFrom(Answers()).Draw(t, "answer")
-			p = Apply(p, a, "r", time.Duration(rapid.IntRange(0, 100).Draw(t, "after"))*time.Second, now, rapid.Float64().Draw(t, "jitter"))
-			if p.State.Waits() != (!p.NextLook.IsZero()) || p.State.Waits() && !p.NextLook.After(now) {
+			reason := rapid.SampledFrom([]string{"r", ReasonSessionOccupied}).Draw(t, "reason")
+			p = Apply(p, a, reason, time.Duration(rapid.IntRange(0, 100).Draw(t, "after"))*time.Second, now, rapid.Float64().Draw(t, "jitter"))
+			looks := p.State.Waits() || p.State == Dropped && reason == ReasonSessionOccupied
+			if looks != (!p.NextLook.IsZero()) || looks && !p.NextLook.After(now) {
 				t.Fatalf("%v with next look %v at %v", p.State, p.NextLook, now)
 			}
 			if p.Tries > p.Budget {

@@ -30,7 +30,7 @@ func Posts(p Progress, now time.Time) []Post {
 	switch {
 	case p.State == GaveUp:
 		return []Post{NoticeGaveUp, ReactionConfused}
-	case p.State == Dropped && p.Reason == ReasonSessionOccupied:
+	case p.Occupied():
 		return []Post{ReactionConfused}
 	case p.State == Settled && p.Reason == ReasonUnconfirmed:
 		return []Post{NoticeUnconfirmed}

@@ -65,12 +65,21 @@ func AddVersion(record []string, v Version) []string {
 	return slices.Compact(out)
 }
 
-// Rearm returns the progress and the record of an event that the running version sees. An event that gave up, and that this version
-// had no part in, is pending again with a full budget, and rearmed is true. Anything else is returned as it is: what did not give
-// up, what has no record of versions, and what this version was tried on before, whichever versions were running in between.
+// Rearmable reports whether an event in this state is tried again by a version that had no part in it, so that its record of versions is
+// kept: it gave up, or its session's name belonged to somebody else.
+func (p Progress) Rearmable() bool { return p.State == GaveUp || p.Occupied() }
+
+// Rearm returns the progress and the record of an event that the running version sees. A rearmable one that this version had no part in is
+// pending again, and rearmed is true: one that gave up with a full budget, one of an occupied name with what it had left. Anything else is
+// returned as it is: what is not rearmable, what has no record of versions, and what this version was tried on before, whichever versions
+// were running in between.
 func Rearm(p Progress, record []string, running Version, now time.Time) (after Progress, tried []string, rearmed bool) {
-	if p.State != GaveUp || len(record) == 0 || !running.Rearms || slices.Contains(record, running.Name) {
+	if !p.Rearmable() || len(record) == 0 || !running.Rearms || slices.Contains(record, running.Name) {
 		return p, record, false
 	}
-	return Progress{State: Pending, Budget: p.Budget, NextLook: now, Reason: ReasonRearmed}, AddVersion(record, running), true
+	after = Progress{State: Pending, Budget: p.Budget, NextLook: now, Reason: ReasonRearmed}
+	if p.Occupied() {
+		after.Tries = p.Tries
+	}
+	return after, AddVersion(record, running), true
 }

@@ -36,39 +36,43 @@ func TestVersionOf_IsOneNameForAllThatTakePart(t *testing.T) {
 	}
 }
 
-// TestRearm_OnlyAVersionThatHadNoPartRearmsAndOnlyWhatGaveUp goes through every state, record and version there can be.
-func TestRearm_OnlyAVersionThatHadNoPartRearmsAndOnlyWhatGaveUp(t *testing.T) {
+// It goes through every state, reason, record and version there can be.
+func TestRearm_OnlyAVersionThatHadNoPartRearmsAndOnlyWhatGaveUpOrFoundItsNameOccupied(t *testing.T) {
 	records := [][]string{nil, {}, {"poller v1"}, {"poller v1", "poller v2"}, {"poller v2"}, {"poller v1+dirty"}}
 	versions := []Version{proper("v1"), proper("v2"), proper("v3"), VersionOf(Build{Program: "poller", Release: "v1", Dirty: true}),
 		VersionOf(Build{Program: "poller", Release: "v3", Dirty: true}), VersionOf(Build{Program: "poller"}), VersionOf()}
-	rearms := 0
+	rearms := map[State]int{}
 	for _, s := range States() {
-		for _, record := range records {
-			for _, v := range versions {
-				p := Progress{State: s, Tries: 3, Budget: 3, Silences: 2, Reason: "why"}
-				after, tried, rearmed := Rearm(p, record, v, t0)
-				want := s == GaveUp && len(record) > 0 && v.Rearms && !slices.Contains(record, v.Name)
-				if rearmed != want {
-					t.Errorf("%v with record %q under %+v: re-armed is %v", s, record, v, rearmed)
-				}
-				if !rearmed {
-					if diff := cmp.Diff(p, after); diff != "" || !slices.Equal(tried, record) {
-						t.Errorf("%v with record %q under %+v was changed: %s, %q", s, record, v, diff, tried)
+		for _, reason := range []string{"why", ReasonSessionOccupied} {
+			for _, record := range records {
+				for _, v := range versions {
+					p := Progress{State: s, Tries: 2, Budget: 3, Silences: 2, Reason: reason}
+					after, tried, rearmed := Rearm(p, record, v, t0)
+					want := (s == GaveUp || s == Dropped && reason == ReasonSessionOccupied) && len(record) > 0 && v.Rearms && !slices.Contains(record, v.Name)
+					if rearmed != want {
+						t.Errorf("%v (%s) with record %q under %+v: re-armed is %v", s, reason, record, v, rearmed)
 					}
-					continue
-				}
-				rearms++
-				if diff := cmp.Diff(Progress{State: Pending, Budget: 3, NextLook: t0, Reason: ReasonRearmed}, after); diff != "" {
-					t.Errorf("progress (-want +got):\n%s", diff)
-				}
-				if !slices.Contains(tried, v.Name) || len(tried) != len(record)+1 {
-					t.Errorf("the record %q became %q under %s", record, tried, v.Name)
+					if !rearmed {
+						if diff := cmp.Diff(p, after); diff != "" || !slices.Equal(tried, record) {
+							t.Errorf("%v (%s) with record %q under %+v was changed: %s, %q", s, reason, record, v, diff, tried)
+						}
+						continue
+					}
+					rearms[s]++
+					// What was dropped keeps what it has left.
+					next := Progress{State: Pending, Budget: 3, NextLook: t0, Reason: ReasonRearmed, Tries: map[State]int{Dropped: 2}[s]}
+					if diff := cmp.Diff(next, after); diff != "" {
+						t.Errorf("progress (-want +got):\n%s", diff)
+					}
+					if !slices.Contains(tried, v.Name) || len(tried) != len(record)+1 {
+						t.Errorf("the record %q became %q under %s", record, tried, v.Name)
+					}
 				}
 			}
 		}
 	}
-	if rearms == 0 {
-		t.Error("nothing was re-armed")
+	if rearms[GaveUp] == 0 || rearms[Dropped] == 0 {
+		t.Errorf("re-armed: %v", rearms)
 	}
 }
 

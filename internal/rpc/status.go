@@ -184,7 +184,7 @@ func faultOf(s *status.Status) error {
 	case codes.Canceled:
 		return fault.Wrap(fault.Unavailable, "", "the call was given up", context.Canceled)
 	case codes.Unimplemented:
-		return fault.New(fault.Invalid, "", "the other side does not know this call: "+message).
+		return fault.New(fault.Invalid, fault.ReasonUnknownCall, "the other side does not know this call: "+message).
 			WithRemedy("use the same version of muxpost on both sides")
 	}
 	kind := kindOf(s.Code(), info != nil)

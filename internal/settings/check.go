@@ -151,6 +151,9 @@ func (d *Dispatcher) check(p *problems) {
 	checkListen(p, d.Listen)
 	checkCalled(p, "host.address", d.Host.Address, layout.Tmuxd)
 	checkRetention(p, d.Retention)
+	p.add(!slices.Contains([]string{FirstSpawnAny, FirstSpawnOpened, FirstSpawnNever}, d.FirstSpawn),
+		"first_spawn is %q: set it to %s (every event may start the first session of its work item), %s (the opening event and messages by "+
+			"hand may) or %s", d.FirstSpawn, FirstSpawnAny, FirstSpawnOpened, FirstSpawnNever)
 	p.add(d.Harness == "", "harness is not set, and nobody says what to start for a first session: "+
 		"set it to one of the harnesses in tmuxd's table, such as fakeagent")
 }

@@ -121,8 +121,10 @@ func TestCheckListen_TakesWhatOnlyThisMachineReaches(t *testing.T) {
 func TestCheck_FindsWhatDoesNotFitTogether(t *testing.T) {
 	dir := installed(t)
 	for text, want := range map[string]string{
-		"dispatcher: {}":                "dispatcher.harness is not set",
-		"dispatcher: {harness: claude}": `dispatcher.harness is "claude", which tmuxd's table does not have`,
+		"dispatcher: {}": "dispatcher.harness is not set",
+		"dispatcher: {harness: fakeagent, first_spawn: maybe}":                                     `dispatcher.first_spawn is "maybe"`,
+		"dispatcher: {harness: fakeagent, first_spawn: opened}":                                    "",
+		"dispatcher: {harness: claude}":                                                            `dispatcher.harness is "claude", which tmuxd's table does not have`,
 		"dispatcher: {harness: fakeagent, listen: '127.0.0.1:1'}\npoller: {listen: '127.0.0.1:1'}": "dispatcher and poller would both listen on 127.0.0.1:1",
 		"dispatcher: {harness: fakeagent, database_url: 'postgres://x'}":                           "for one of dispatcher and poller",
 		"dispatcher: {harness: claude, host: {address: '10.0.0.1:1'}}":                             "",

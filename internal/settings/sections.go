@@ -108,6 +108,16 @@ type Harness struct {
 	Taken string `conf:"taken"`
 }
 
+// What Dispatcher.FirstSpawn may be.
+const (
+	// FirstSpawnAny lets every event start the first session of its work item.
+	FirstSpawnAny = "any"
+	// FirstSpawnOpened lets the opening event do so, and a message that was sent by hand.
+	FirstSpawnOpened = "opened"
+	// FirstSpawnNever lets none: events go into sessions that people started.
+	FirstSpawnNever = "never"
+)
+
 // Dispatcher is the section of the dispatcher.
 type Dispatcher struct {
 	// Listen is the address of the API: loopback, or unix:/path.
@@ -122,6 +132,8 @@ type Dispatcher struct {
 	Harness string `conf:"harness"`
 	// Resume says whether a session that ended comes back with its conversation.
 	Resume bool `conf:"resume"`
+	// FirstSpawn says which events may start a session for a work item that has none: FirstSpawnAny, FirstSpawnOpened or FirstSpawnNever.
+	FirstSpawn string `conf:"first_spawn"`
 	// Shadow makes it look and decide, say what it would do, and start and type nothing.
 	Shadow bool `conf:"shadow"`
 	// Retention is how long what was delivered is kept.

@@ -119,7 +119,7 @@ func (s *Settings) defaults() {
 	if s.Tmuxd.Host, _ = os.Hostname(); s.Tmuxd.Host == "" {
 		s.Tmuxd.Host = "localhost"
 	}
-	s.Dispatcher = Dispatcher{Resume: true, Retention: defaultRetention}
+	s.Dispatcher = Dispatcher{Resume: true, FirstSpawn: FirstSpawnAny, Retention: defaultRetention}
 	s.Poller = Poller{Workers: 8, Budget: ledger.DefaultBudget, Retention: defaultRetention}
 }
 

@@ -64,6 +64,14 @@ func (i Info) String() string {
 	return fmt.Sprintf("%s (%s)", i.Version, strings.Join(notes, ", "))
 }
 
+// Release returns the release that the build was stamped with; empty when nobody stamped it.
+func (i Info) Release() string {
+	if i.Version == devel {
+		return ""
+	}
+	return i.Version
+}
+
 // describe fills what the linker did not stamp. A stamped version is never mixed with the toolchain's record: that record is
 // of the working tree at build time, which a release pipeline may well have exported without its history.
 func describe(stamped Info, build *debug.BuildInfo) Info {

@@ -23,6 +23,7 @@ import (
 	"muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1/dispatcherv1connect"
 	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
 	"muxpost.dev/muxpost/services/dispatcher/internal/forget"
+	"muxpost.dev/muxpost/services/dispatcher/internal/hints"
 	"muxpost.dev/muxpost/services/dispatcher/internal/hosts"
 	"muxpost.dev/muxpost/services/dispatcher/internal/server"
 	"muxpost.dev/muxpost/services/dispatcher/internal/store"
@@ -100,14 +101,19 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 
 	deliverer := deliver.New(deliver.Config{
 		Store: records, Host: host, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/deliver"),
-		Process: processName(), Harness: config.Harness, Resume: config.Resume, Shadow: config.Shadow,
+		Process: processName(), Harness: config.Harness, Resume: config.Resume, Forbids: forbids(config.FirstSpawn),
+		Shadow: config.Shadow,
 	})
 
 	api, err := rpc.NewConnectServer(rpc.Options{Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider(), StopTimeout: draining})
 	if err != nil {
 		return err
 	}
-	dispatcherv1connect.RegisterDispatcherServiceHandler(api.RPC(), server.New(deliverer, records, host))
+	build, hub := version.Get(), hints.New()
+	dispatcherv1connect.RegisterDispatcherServiceHandler(api.RPC(), server.New(server.Config{
+		Deliverer: deliverer, Records: records, Host: host, Hints: hub,
+		Build: deliver.Build{Program: string(layout.Dispatcher), Release: build.Release(), Commit: build.Commit, Dirty: build.Dirty},
+	}))
 	listener, err := rpc.Listen(config.Listen)
 	if err != nil {
 		return err
@@ -120,11 +126,23 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	group := run.Group{StopTimeout: draining + 2*time.Second}
 	group.Add("server", func(ctx context.Context) error { return api.Serve(ctx, listener) })
 	group.Add("host", host.Watch)
+	group.Add("follow", func(ctx context.Context) error { return host.Follow(ctx, hub.Tell) })
 	group.Add("forget", func(ctx context.Context) error { return forget.Run(ctx, records, config.Retention, telemetry.Logger) })
 	group.Add("health", func(ctx context.Context) error {
 		return watchHealth(ctx, records, api.Health(), telemetry.Logger, healthEvery)
 	})
 	return group.Run(ctx)
+}
+
+// forbids says which kinds of events may not start a first session under a policy of the configuration.
+func forbids(firstSpawn string) func(deliver.Kind) bool {
+	switch firstSpawn {
+	case settings.FirstSpawnNever:
+		return func(deliver.Kind) bool { return true }
+	case settings.FirstSpawnOpened:
+		return func(k deliver.Kind) bool { return k == deliver.Comment }
+	}
+	return nil
 }
 
 // pinger is a database that can be asked whether it answers.

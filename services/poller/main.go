@@ -46,7 +46,7 @@ func program(ctx context.Context, args []string, here settings.Where, stdout, st
 	if err != nil {
 		return err
 	}
-	p, err := assemble(ctx, s, versionOf(version.Get()), stderr)
+	p, err := assemble(ctx, s, buildOf(version.Get()), stderr)
 	if err != nil {
 		return err
 	}

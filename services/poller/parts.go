@@ -37,9 +37,6 @@ import (
 
 const (
 	section = string(layout.Poller)
-	// unstamped is how a build calls itself that nobody gave a name.
-	unstamped = "devel"
-
 	// healthInterval is how often the database is asked whether it answers, and healthTime how long it may take.
 	healthInterval = 2 * time.Second
 	healthTime     = 2 * time.Second
@@ -58,6 +55,7 @@ type parts struct {
 	sources     []*github.Client
 	store       *store.Store
 	poller      *poll.Poller
+	asked       *dispatch.Client
 	forwarder   *forward.Forwarder
 	retrier     *poll.Retrier
 	notifier    *notify.Notifier // nil when no source's tickets may be written to
@@ -65,18 +63,14 @@ type parts struct {
 	retention   time.Duration
 }
 
-// versionOf returns the version that events give up under, and that re-arms them: so far the poller's own build says it.
-func versionOf(build version.Info) ledger.Version {
-	b := ledger.Build{Program: section, Release: build.Version, Commit: build.Commit, Dirty: build.Dirty}
-	if b.Release == unstamped {
-		b.Release = ""
-	}
-	return ledger.VersionOf(b)
+// buildOf returns the poller's own part of the version that events give up under.
+func buildOf(i version.Info) ledger.Build {
+	return ledger.Build{Program: section, Release: i.Release(), Commit: i.Commit, Dirty: i.Dirty}
 }
 
 // assemble opens what the poller needs. A database that does not answer is fault.Unavailable; one with another schema is
 // fault.Conflict.
-func assemble(ctx context.Context, s settings.Settings, v ledger.Version, stderr io.Writer) (_ *parts, err error) {
+func assemble(ctx context.Context, s settings.Settings, own ledger.Build, stderr io.Writer) (_ *parts, err error) {
 	p, c := &parts{wake: make(chan struct{}, 1), retention: s.Poller.Retention}, s.Poller
 	url, err := local.ServiceURL(ctx, s, layout.Poller)
 	if err != nil {
@@ -110,32 +104,32 @@ func assemble(ctx context.Context, s settings.Settings, v ledger.Version, stderr
 	if err != nil {
 		return nil, err
 	}
-	return p, p.compose(c, v)
+	return p, p.compose(c, own)
 }
 
 // compose makes the poller's own parts on what was opened.
-func (p *parts) compose(c settings.Poller, v ledger.Version) error {
+func (p *parts) compose(c settings.Poller, own ledger.Build) error {
 	tracer, log := p.telemetry.Tracer(section), p.telemetry.Logger
 	holder := store.NewHolder()
 	watched, tickets, err := p.watch(c)
 	if err != nil {
 		return err
 	}
+	p.asked = dispatch.New(p.conn, own)
 	p.store = store.New(store.Config{
-		Pool: p.pool, Quiet: p.quiet, Tracer: tracer, Holder: holder, Version: v, Notices: slices.Sorted(maps.Keys(tickets)),
+		Pool: p.pool, Quiet: p.quiet, Tracer: tracer, Holder: holder, Version: p.asked.Known, Notices: slices.Sorted(maps.Keys(tickets)),
 		MaySteer: func(source, author string) bool { return p.poller.MaySteer(source, author) },
 	})
 	if len(tickets) > 0 {
 		p.notifier = notify.New(p.store, tickets, log)
 	}
-	rearmer := rearm.New(p.store, log)
+	rearmer := rearm.New(p.store, p.asked, log)
 	p.poller = poll.New(poll.Config{
 		Ledger: p.store, Rearmer: rearmer, Sources: watched, Holder: holder, Budget: c.Budget, Logger: log, Tracer: tracer, Now: time.Now,
 	})
-	asked := dispatch.New(p.conn)
-	p.retrier = poll.NewRetrier(p.store, asked, log)
+	p.retrier = poll.NewRetrier(p.store, p.asked, log)
 	p.forwarder = forward.New(forward.Config{
-		Ledger: p.store, Rearmer: rearmer, Deliverer: asked, Workers: c.Workers, Wake: p.wake, Logger: log, Tracer: tracer,
+		Ledger: p.store, Rearmer: rearmer, Deliverer: p.asked, Workers: c.Workers, Wake: p.wake, Logger: log, Tracer: tracer,
 	})
 	return nil
 }
@@ -198,6 +192,7 @@ func (p *parts) serve(ctx context.Context, c settings.Poller) error {
 	group.Add("listen", func(ctx context.Context) error { return p.store.Listen(ctx, p.wake, p.telemetry.Logger) })
 	group.Add("forward", p.forwarder.Run)
 	group.Add("sweep", p.retrier.Run)
+	group.Add("hints", hints{p.asked, p.store, p.retrier, p.telemetry.Logger}.follow)
 	group.Add("schedule", func(ctx context.Context) error { return p.schedule(ctx, c) })
 	p.telemetry.Logger.InfoContext(ctx, "poller started", obs.KeyAddress, listener.Addr().String(), obs.KeyCount, len(c.Sources),
 		obs.KeyVersion, version.String())

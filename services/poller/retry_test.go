@@ -130,11 +130,17 @@ func TestSweep_AsksAgainAboutOccupiedNamesEveryFiveMinutesOldestFirst(t *testing
 	w, p, e := endedWorld(t, dispatcherv1.Outcome_OUTCOME_DROPPED, ledger.ReasonSessionOccupied)
 	must(t, p.retrier.Sweep(t.Context()))
 	equal(t, "too early", rows(t, p), []string{"opened alice dropped session-occupied"})
-	sql(t, p, `update poller.events set tries = 1, updated_at = now() - interval '5 minutes'`)
+	sql(t, p, `update poller.events set tries = 1, next_look = now()`)
 	w.refuse(fault.New(fault.Unavailable, fault.ReasonDatabase, "no database"))
 	must(t, p.retrier.Sweep(t.Context()))
 	equal(t, "the dispatcher does not answer", rows(t, p), []string{"opened alice dropped session-occupied"})
 	w.refuse(nil)
+	w.dispatcher.occupied = true
+	must(t, p.retrier.Sweep(t.Context()))
+	must(t, p.retrier.Sweep(t.Context()))
+	equal(t, "the name is not free", []any{rows(t, p), len(w.refuse(nil))}, []any{[]string{"opened alice dropped session-occupied"}, 2}) // one was refused before
+	w.dispatcher.occupied = false
+	sql(t, p, `update poller.events set next_look = now()`)
 	must(t, p.retrier.Sweep(t.Context()))
 	again := entries(t, p)[0]
 	equal(t, "swept", []any{again.State, again.Tries, again.DeliveryID}, []any{ledger.Pending, 1, e.DeliveryID})

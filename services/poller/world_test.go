@@ -15,6 +15,7 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"muxpost.dev/muxpost/core/ledger"
@@ -26,6 +27,7 @@ import (
 	"muxpost.dev/muxpost/internal/settings"
 	"muxpost.dev/muxpost/internal/version"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	"muxpost.dev/muxpost/services/poller/internal/forward"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 	"muxpost.dev/muxpost/test/fakegithub"
 )
@@ -57,9 +59,15 @@ type dispatcher struct {
 	mu     sync.Mutex
 	asked  []*dispatcherv1.DeliverRequest
 	answer func(*dispatcherv1.DeliverRequest) (*dispatcherv1.DeliverResponse, error)
-	// reopened are the deliveries that were to be re-opened, each with who asked for it; refusal is the answer to that.
+	// reopened are the deliveries that were to be re-opened, each with who asked for it; refusal is the answer to that. While occupied is
+	// true, what may be re-opened only if its name is free stays dropped.
 	reopened []string
 	refusal  error
+	occupied bool
+	// builds take part in every delivery, and Info tells them; none is a dispatcher that is older and tells nothing.
+	builds []*dispatcherv1.Build
+	// hints go to whoever watches; nil is a dispatcher that has none.
+	hints chan string
 	// session is the state of every session; living when it is not said. conversation is the one on record for it, empty for none.
 	session      dispatcherv1.SessionState
 	conversation string
@@ -80,17 +88,49 @@ func (d *dispatcher) Reopen(_ context.Context, r *dispatcherv1.ReopenRequest) (*
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.reopened = append(d.reopened, r.GetDeliveryId()+" "+r.GetWho())
+	if d.occupied && r.GetIfFree() {
+		return &dispatcherv1.ReopenResponse{Delivery: &dispatcherv1.Delivery{Outcome: dispatcherv1.Outcome_OUTCOME_DROPPED}}, d.refusal
+	}
 	return &dispatcherv1.ReopenResponse{Reopened: true}, d.refusal
+}
+
+func (d *dispatcher) Info(ctx context.Context, r *dispatcherv1.InfoRequest) (*dispatcherv1.InfoResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.builds == nil {
+		return d.UnimplementedDispatcherServiceServer.Info(ctx, r)
+	}
+	return &dispatcherv1.InfoResponse{Builds: d.builds}, nil
+}
+
+func (d *dispatcher) WatchSessions(r *dispatcherv1.WatchSessionsRequest, stream grpc.ServerStreamingServer[dispatcherv1.WatchSessionsResponse]) error {
+	if d.hints == nil {
+		return d.UnimplementedDispatcherServiceServer.WatchSessions(r, stream)
+	}
+	for {
+		select {
+		case item := <-d.hints:
+			if err := stream.Send(&dispatcherv1.WatchSessionsResponse{WorkItem: item}); err != nil {
+				return err
+			}
+		case <-stream.Context().Done():
+			return nil
+		}
+	}
 }
 
 func (d *dispatcher) Deliver(_ context.Context, r *dispatcherv1.DeliverRequest) (*dispatcherv1.DeliverResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked = append(d.asked, r)
+	out, err := outcome(dispatcherv1.Outcome_OUTCOME_DELIVERED, "", 0), error(nil)
 	if d.answer != nil {
-		return d.answer(r)
+		out, err = d.answer(r)
 	}
-	return outcome(dispatcherv1.Outcome_OUTCOME_DELIVERED, "", 0), nil
+	if out != nil {
+		out.Builds = d.builds
+	}
+	return out, err
 }
 
 func (d *dispatcher) requests() []*dispatcherv1.DeliverRequest {
@@ -186,7 +226,7 @@ func (w *world) build(t *testing.T, info version.Info) *parts {
 	where.File = w.config
 	c, err := settings.LoadService(where, layout.Poller)
 	must(t, err)
-	p, err := assemble(t.Context(), c, versionOf(info), &bytes.Buffer{})
+	p, err := assemble(t.Context(), c, buildOf(info), &bytes.Buffer{})
 	must(t, err)
 	t.Cleanup(func() { p.close(context.Background()) })
 	return p
@@ -236,7 +276,7 @@ func texts(t *testing.T, p *parts) []string {
 			return out
 		}
 		out = append(out, claims[0].Text)
-		_, _, err = p.store.Finish(t.Context(), claims[0], "", func(pr ledger.Progress, now time.Time) ledger.Progress {
+		_, _, err = p.store.Finish(t.Context(), claims[0], forward.Outcome{}, func(pr ledger.Progress, now time.Time) ledger.Progress {
 			return ledger.Apply(pr, ledger.Arrived, "", 0, now, 0)
 		})
 		must(t, err)

@@ -90,7 +90,7 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	}
 	srv := rpc.NewServer(rpc.Options{Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider()})
 	tmuxdv1.RegisterTmuxdServiceServer(srv, server.New(h, telemetry.Logger, server.Facts{
-		Host: c.Host, Version: version.String(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Harnesses: infos(table),
+		Host: c.Host, Build: version.Get(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Harnesses: infos(table),
 		Storage: state.Writable, Machine: surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir}.machine,
 	}, client.Socket).WithAttempts(attempts))
 	if err := errors.Join(h.Adopt(ctx), attempts.Adopt(ctx)); err != nil {

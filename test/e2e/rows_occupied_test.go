@@ -3,7 +3,6 @@ package e2e
 import (
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
@@ -38,14 +37,7 @@ func TestOccupied_WhatWasDroppedGoesInOnceTheNameIsFree(t *testing.T) {
 	if out, err := exec.Command("/bin/sh", "-c", command).CombinedOutput(); !found || err != nil {
 		t.Fatalf("%s: %v: %s", d.GetDelivery().GetRemedy(), err, out)
 	}
-	// The poller sweeps when it starts, and takes what has been dropped for a while.
-	r.sql(`update poller.events set updated_at = now() - interval '1 hour' where delivery_id = $1`, id)
-	pid := r.pid("poller")
-	r.signal(pid, syscall.SIGTERM)
-	r.until("the poller has ended", func() bool { return gone(pid) })
-	if out, err := r.Run(r.ctx, "up"); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	// Its end is heard of: the sweep would come only minutes later.
 	row, err := r.WaitEvent(r.ctx, r.item, 0)
 	for err == nil && row.GetState() == pollerv1.LedgerState_LEDGER_STATE_DROPPED {
 		row, err = r.WaitEvent(r.ctx, r.item, 0)

@@ -34,7 +34,7 @@ const (
 	storing = 1500 * time.Millisecond
 )
 
-// Config is what a Deliverer works with. All fields are required but Resume, Shadow and Now.
+// Config is what a Deliverer works with. All fields are required but Resume, Forbids, Shadow and Now.
 type Config struct {
 	Store  Store
 	Host   Host
@@ -46,6 +46,8 @@ type Config struct {
 	Harness string
 	// Resume says whether a session that ended comes back with its conversation.
 	Resume bool
+	// Forbids says whether an event of this kind may not start the first session of its work item; nil forbids none.
+	Forbids func(kind Kind) bool
 	// Shadow makes every run look and decide, say what it would do, and do nothing.
 	Shadow bool
 	// Now reads a monotonic clock; time.Now when nil.
@@ -154,6 +156,6 @@ func (d *Deliverer) busy(ctx context.Context, found Delivery) Delivery {
 // newRun returns a run that knows nothing yet.
 func newRun(d *Deliverer, c checked, found Delivery, held lease.Lease, started time.Time) *run {
 	r := &run{config: &d.config, req: c, delivery: found, lease: held, ends: started.Add(Limit)}
-	r.facts.Shadow = d.config.Shadow
+	r.facts.Shadow, r.facts.SpawnForbidden = d.config.Shadow, d.config.Forbids != nil && d.config.Forbids(c.Kind)
 	return r
 }

@@ -18,6 +18,12 @@ func (r *run) explain(d dispatch.Decision) (detail, remedy string) {
 		return line(deliveredBy(d.How)), ""
 	}
 	text, remedy := r.reason(d.Reason)
+	switch d.Reason {
+	case dispatch.ReasonSpawnRefused, dispatch.ReasonSpawnError, dispatch.ReasonHarnessExited:
+		if r.facts.Registry == dispatch.Recorded {
+			text = "respawn: " + text
+		}
+	}
 	if r.remedy != "" && (d.Reason == dispatch.ReasonSessionOccupied || d.Outcome == dispatch.Failed) {
 		remedy = r.remedy
 	}
@@ -87,7 +93,8 @@ func (r *run) reason(reason dispatch.Reason) (text, remedy string) {
 	case dispatch.ReasonSessionOccupied:
 		return "the session's name belongs to something that is not ours or cannot be cleared; nothing was killed", r.freeing()
 	case dispatch.ReasonSpawnForbidden:
-		return "policy allows no first session for this event", "start a session for the work item by hand, or change the policy"
+		return "the configuration lets no event of this kind start the first session of a work item",
+			"change dispatcher.first_spawn, or have another event start it; then run `muxpost retry " + r.req.DeliveryID + "`"
 	case dispatch.ReasonTargetCollision:
 		return "another work item has a session of the same name, and two never share one; nothing was started",
 			"this should not happen by chance: report it, with both work items"

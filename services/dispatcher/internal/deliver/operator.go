@@ -61,8 +61,9 @@ func (d *Deliverer) Unpause(ctx context.Context, workItem, who string) (Pause, b
 }
 
 // Reopen takes back that a delivery was dropped: it is decided again when it is asked for again. It reports false for one that has
-// not ended. One that is in its conversation is fault.Conflict, and one that is not known fault.NotFound.
-func (d *Deliverer) Reopen(ctx context.Context, id, who string) (Delivery, bool, error) {
+// not ended, and with ifFree for one whose session's name belongs to somebody else, as far as its host says now. One that is in its
+// conversation is fault.Conflict, and one that is not known fault.NotFound.
+func (d *Deliverer) Reopen(ctx context.Context, id, who string, ifFree bool) (Delivery, bool, error) {
 	if !session.ValidDeliveryID(id) {
 		return Delivery{}, false, errDeliveryID()
 	}
@@ -76,6 +77,14 @@ func (d *Deliverer) Reopen(ctx context.Context, id, who string) (Delivery, bool,
 	if found.Outcome == dispatch.Delivered {
 		return Delivery{}, false, fault.Newf(fault.Conflict, "", "the delivery %s is in its conversation, and nothing is typed twice", id).
 			WithRemedy("send a message of your own with muxpost send")
+	}
+	if ifFree && found.Outcome == dispatch.Dropped {
+		probing, cancel := context.WithTimeout(ctx, probeTime)
+		sight := d.config.Host.Probe(probing, found.WorkItem, "")
+		cancel()
+		if !sight.Probe.Free() {
+			return found, false, nil
+		}
 	}
 	told, err := operatorEvent(ctx, dispatch.DispatchReopened, found.WorkItem, who)
 	if err != nil {

@@ -145,8 +145,8 @@ func TestOperators_BadWordsAreRefused(t *testing.T) {
 		"UTF-8":  func() error { _, _, err := b.deliverer.Pause(t.Context(), deliver.Pause{Who: "\xff"}); return err }(),
 		"item":   func() error { _, _, err := b.deliverer.Pause(t.Context(), deliver.Pause{WorkItem: "x"}); return err }(),
 		"who":    func() error { _, _, err := b.deliverer.Unpause(t.Context(), "", long); return err }(),
-		"id":     func() error { _, _, err := b.deliverer.Reopen(t.Context(), "x", ""); return err }(),
-		"opener": func() error { _, _, err := b.deliverer.Reopen(t.Context(), id, long); return err }(),
+		"id":     func() error { _, _, err := b.deliverer.Reopen(t.Context(), "x", "", false); return err }(),
+		"opener": func() error { _, _, err := b.deliverer.Reopen(t.Context(), id, long, false); return err }(),
 	} {
 		if !errors.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v", name, err)
@@ -237,7 +237,7 @@ func TestReopen_IsDecidedAgain(t *testing.T) {
 		t.Errorf("before it is re-opened: %+v", got)
 	}
 	for _, want := range []bool{true, false} {
-		d, reopened, err := b.deliverer.Reopen(t.Context(), id, "ann")
+		d, reopened, err := b.deliverer.Reopen(t.Context(), id, "ann", false)
 		if err != nil || reopened != want || d.Outcome != dispatch.InProgress || d.Reason != dispatch.ReasonReopened ||
 			!strings.Contains(d.Detail, "by ann") || !strings.Contains(d.Detail, "session-occupied") || d.Remedy != "" {
 			t.Errorf("%v, %v, %+v", reopened, err, d)
@@ -246,10 +246,10 @@ func TestReopen_IsDecidedAgain(t *testing.T) {
 	if got := b.ask(t, id); got.Delivery.Outcome != dispatch.Delivered || got.Delivery.How != dispatch.HowSpawned {
 		t.Errorf("afterwards: %+v", got)
 	}
-	if _, _, err := b.deliverer.Reopen(t.Context(), id, ""); !errors.Is(err, fault.Conflict) {
+	if _, _, err := b.deliverer.Reopen(t.Context(), id, "", false); !errors.Is(err, fault.Conflict) {
 		t.Errorf("of a delivery that arrived: %v", err)
 	}
-	if _, _, err := b.deliverer.Reopen(t.Context(), "delivery-9", ""); !errors.Is(err, fault.NotFound) {
+	if _, _, err := b.deliverer.Reopen(t.Context(), "delivery-9", "", false); !errors.Is(err, fault.NotFound) {
 		t.Errorf("of one that is not known: %v", err)
 	}
 	var told []deliver.Event
@@ -267,7 +267,7 @@ func TestReopen_IsDecidedAgain(t *testing.T) {
 func TestReopen_LeavesWhatHasNotEnded(t *testing.T) {
 	b := newBench(delivertest.World{Unreachable: true}, nil)
 	b.ask(t, id)
-	if d, reopened, err := b.deliverer.Reopen(t.Context(), id, ""); err != nil || reopened || d.Reason != dispatch.ReasonHostUnreachable {
+	if d, reopened, err := b.deliverer.Reopen(t.Context(), id, "", false); err != nil || reopened || d.Reason != dispatch.ReasonHostUnreachable {
 		t.Errorf("%+v, %v, %v", d, reopened, err)
 	}
 }
@@ -309,4 +309,37 @@ func TestDeliver_CrashBeforeTheRecordThenDeath(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// Nobody is told that an event is on its way again while its session's name still belongs to somebody else.
+func TestReopen_IfFreeLooksFirst(t *testing.T) {
+	for name, row := range map[string]struct {
+		now  func(*delivertest.World)
+		want bool
+	}{
+		"somebody else still has it": {func(*delivertest.World) {}, false},
+		"the host is away":           {func(w *delivertest.World) { w.Unreachable = true }, false},
+		"tmux does not answer":       {func(w *delivertest.World) { w.Mute = true }, false},
+		"a guest lives in it":        {func(w *delivertest.World) { w.State, w.Flags = session.Dead, session.Guests }, false},
+		"its agent has no session":   {func(w *delivertest.World) { w.Flags = session.Detached }, false},
+		"he has gone":                {func(w *delivertest.World) { w.State, w.Flags = session.Absent, 0 }, true},
+		"the guest has gone":         {func(w *delivertest.World) { w.State, w.Flags = session.Dead, 0 }, true},
+		"ours lives there now":       {func(w *delivertest.World) { w.Flags = 0 }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(live(delivertest.World{Flags: session.Foreign}), nil)
+			if got := b.ask(t, id).Delivery; got.Outcome != dispatch.Dropped || got.Reason != dispatch.ReasonSessionOccupied {
+				t.Fatalf("%+v", got)
+			}
+			told := len(b.store.Events())
+			b.host.Change(row.now)
+			d, reopened, err := b.deliverer.Reopen(t.Context(), id, "", true)
+			if err != nil || reopened != row.want || (d.Outcome == dispatch.Dropped) == row.want {
+				t.Errorf("%v, %v, %v", d.Outcome, reopened, err)
+			}
+			if more := len(b.store.Events()) > told; more != row.want {
+				t.Errorf("told: %v", more)
+			}
+		})
+	}
 }

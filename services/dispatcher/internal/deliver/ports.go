@@ -70,6 +70,15 @@ type Host interface {
 	Resumes(harness string) (resumes, known bool)
 }
 
+// Build is one program that takes part in deliveries. With neither release nor commit nothing is known of it.
+type Build struct {
+	Program, Release, Commit string
+	// Dirty is true when it was built from a tree with changes that were not committed.
+	Dirty bool
+	// Host is where it runs; empty for our own.
+	Host string
+}
+
 // Sight is what a host says of a session.
 type Sight struct {
 	// Host is its name; empty when it was never reached.

@@ -327,3 +327,20 @@ func tracer(t *testing.T, spans *tracetest.InMemoryExporter) obs.Tracer {
 	}
 	return provider.Tracer(t.Name())
 }
+
+// A kind of event that may not start a session is dropped where there is none, and goes into one that lives, or that comes back.
+func TestDeliver_AForbiddenFirstSpawnStartsNothing(t *testing.T) {
+	forbid := func(c *deliver.Config) { c.Forbids = func(k deliver.Kind) bool { return k == request(id).Kind } }
+	b := newBench(absent(), forbid)
+	d := b.ask(t, id).Delivery
+	if d.Outcome != dispatch.Dropped || d.Reason != dispatch.ReasonSpawnForbidden || b.host.World().Fresh != 0 || !strings.Contains(d.Remedy, "first_spawn") {
+		t.Errorf("%+v", d)
+	}
+	for name, w := range map[string]delivertest.World{"live": live(delivertest.World{}), "dead": dead(delivertest.World{})} {
+		b := newBench(w, forbid)
+		b.store.Put(*recorded("c1"))
+		if d := b.ask(t, id).Delivery; d.Outcome != dispatch.Delivered {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}

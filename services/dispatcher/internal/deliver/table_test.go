@@ -2,6 +2,7 @@ package deliver_test
 
 import (
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -144,6 +145,11 @@ func (r row) checkWords(t *testing.T, b bench, d deliver.Delivery) {
 	t.Helper()
 	if d.Detail == "" || d.Detail == string(d.Reason) || len(d.Steps) < 2 {
 		t.Errorf("detail %q, steps %q", d.Detail, d.Steps)
+	}
+	// What failed for want of a session says whether one was to come back.
+	spawn := slices.Contains([]dispatch.Reason{dispatch.ReasonSpawnRefused, dispatch.ReasonSpawnError, dispatch.ReasonHarnessExited}, d.Reason)
+	if respawn := spawn && r.record != nil; respawn != strings.HasPrefix(d.Detail, "respawn: ") {
+		t.Errorf("detail %q", d.Detail)
 	}
 	if d.Outcome == dispatch.Dropped && d.Remedy == "" {
 		t.Error("a drop without a remedy")

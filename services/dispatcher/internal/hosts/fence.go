@@ -29,7 +29,7 @@ func (h *Host) fence(ctx context.Context, life int, info *tmuxdv1.InfoResponse) 
 	answer, err := h.client.RaiseFence(ctx, &tmuxdv1.RaiseFenceRequest{Floor: drawn})
 	attrs := []slog.Attr{slog.String(obs.KeyHost, plain(info.GetHost())), slog.String(obs.KeyVersion, plain(info.GetVersion()))}
 	switch {
-	case unknownCall(err):
+	case fault.ReasonOf(err) == fault.ReasonUnknownCall:
 		h.config.Logger.LogAttrs(ctx, slog.LevelWarn,
 			"this tmuxd is older and takes no floor of fencing tokens: what a lost file or a restored database reopens stays open until it is upgraded",
 			attrs...)
@@ -43,9 +43,4 @@ func (h *Host) fence(ctx context.Context, life int, info *tmuxdv1.InfoResponse) 
 	defer h.mu.Unlock()
 	h.fenced, h.floor = life, answer.GetFloor()
 	return nil
-}
-
-// unknownCall reports whether the other side does not have the call: an error of the host's own about a floor says more.
-func unknownCall(err error) bool {
-	return fault.KindOf(err) == fault.Invalid && fault.ReasonOf(err) == ""
 }

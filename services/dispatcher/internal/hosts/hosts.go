@@ -71,6 +71,7 @@ type Host struct {
 
 	name      string
 	harnesses map[string]bool
+	build     deliver.Build
 	// told is the last that was logged: whether it is reached.
 	told, reached bool
 }
@@ -197,7 +198,7 @@ func (h *Host) greet(ctx context.Context) (life int, err error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.met, h.name, h.harnesses = life, plain(info.GetHost()), map[string]bool{}
+	h.met, h.name, h.build, h.harnesses = life, plain(info.GetHost()), buildOf(info), map[string]bool{}
 	for _, harness := range info.GetHarnesses() {
 		h.harnesses[harness.GetName()] = harness.GetResumes()
 	}
@@ -209,6 +210,15 @@ func (h *Host) Name() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.name
+}
+
+// Build returns the build of the host's tmuxd as it said it last; nothing is known of it while it was never reached.
+func (h *Host) Build() deliver.Build {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := h.build
+	out.Program, out.Host = "tmuxd", h.name
+	return out
 }
 
 // Resumes reports whether a harness can resume a conversation on the host; known is false for a harness that the host did not name,

@@ -33,6 +33,10 @@ type tmuxd struct {
 	hang   bool
 	asked  []proto.Message
 	infoed int
+	// steps are told to each that watches; watched counts them, and stop ends every stream.
+	steps   []*tmuxdv1.WatchSessionsResponse
+	watched int
+	stop    chan struct{}
 }
 
 func (d *tmuxd) set(change func(*tmuxd)) {

@@ -13,6 +13,15 @@ import (
 	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
 )
 
+// buildOf reads which build answers; one that says it in a line for people alone is known by that.
+func buildOf(info *tmuxdv1.InfoResponse) deliver.Build {
+	out := deliver.Build{Release: plain(info.GetRelease()), Commit: plain(info.GetCommit()), Dirty: info.GetDirty()}
+	if out.Release == "" && out.Commit == "" && !strings.HasPrefix(info.GetVersion(), "devel") {
+		out.Release = plain(info.GetVersion())
+	}
+	return out
+}
+
 func sightOf(a *tmuxdv1.SessionStateResponse) deliver.Sight {
 	return deliver.Sight{
 		Probe:       dispatch.ProbeOf(stateOf(a.GetState()), flagsOf(a.GetFlags())),

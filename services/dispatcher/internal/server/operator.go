@@ -61,7 +61,7 @@ func (s *Server) ListPauses(ctx context.Context, r *dispatcherv1.ListPausesReque
 
 // Reopen takes back that a delivery was dropped.
 func (s *Server) Reopen(ctx context.Context, r *dispatcherv1.ReopenRequest) (*dispatcherv1.ReopenResponse, error) {
-	d, reopened, err := s.deliverer.Reopen(ctx, r.GetDeliveryId(), r.GetWho())
+	d, reopened, err := s.deliverer.Reopen(ctx, r.GetDeliveryId(), r.GetWho(), r.GetIfFree())
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func (o *operated) Shadow() bool { return true }
 
 func TestPause_NeedsExactlyOneScope(t *testing.T) {
 	o := &operated{pauses: map[string]deliver.Pause{}}
-	s := New(o, &records{}, nil)
+	s := New(Config{Deliverer: o, Records: &records{}})
 	for _, r := range []*dispatcherv1.PauseRequest{{}, {WorkItem: "github:o/r#1", All: true}} {
 		if _, err := s.Pause(t.Context(), r); !errors.Is(err, fault.Invalid) {
 			t.Errorf("%v: %v", r, err)
@@ -70,7 +70,7 @@ func TestListPauses_GoesPageByPage(t *testing.T) {
 	for i := range 4 {
 		r.pauses = append(r.pauses, deliver.Pause{WorkItem: fmt.Sprintf("github:o/r#%d", i+1)})
 	}
-	s, seen, token := New(&operated{}, r, nil), "", ""
+	s, seen, token := New(Config{Deliverer: &operated{}, Records: r}), "", ""
 	for {
 		page, err := s.ListPauses(t.Context(), &dispatcherv1.ListPausesRequest{PageSize: 1, PageToken: token})
 		if err != nil || !page.GetShadow() {
@@ -96,7 +96,7 @@ func TestListPauses_GoesPageByPage(t *testing.T) {
 
 func TestListDeliveries_ByOutcome(t *testing.T) {
 	r := &records{}
-	s := New(nil, r, nil)
+	s := New(Config{Records: r})
 	for _, o := range dispatch.Outcomes() {
 		_, err := s.ListDeliveries(t.Context(), &dispatcherv1.ListDeliveriesRequest{Outcome: outcomeOf(o)})
 		if err != nil || *r.asked.Outcome != o {
@@ -114,13 +114,15 @@ func TestListDeliveries_ByOutcome(t *testing.T) {
 // detached is a host whose agents live on without their sessions.
 type detached struct{}
 
+func (detached) Build() deliver.Build { return deliver.Build{} }
+
 func (detached) Probe(context.Context, string, string) deliver.Sight {
 	return deliver.Sight{Host: "a", Probe: dispatch.ProbeDetached}
 }
 
 func TestListSessions_TellsOfFlags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		got, err := New(nil, sessions(1), detached{}).ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{})
+		got, err := New(Config{Records: sessions(1), Host: detached{}}).ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{})
 		if err != nil || len(got.GetSessions()[0].GetFlags()) != 1 ||
 			got.GetSessions()[0].GetFlags()[0] != dispatcherv1.SessionFlag_SESSION_FLAG_DETACHED {
 			t.Errorf("%v, %v", got, err)

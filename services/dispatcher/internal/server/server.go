@@ -18,6 +18,7 @@ import (
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	"muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1/dispatcherv1connect"
 	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
+	"muxpost.dev/muxpost/services/dispatcher/internal/hints"
 )
 
 const (
@@ -36,7 +37,7 @@ type Deliverer interface {
 	Deliver(ctx context.Context, r deliver.Request) (deliver.Result, error)
 	Pause(ctx context.Context, p deliver.Pause) (stands deliver.Pause, made bool, err error)
 	Unpause(ctx context.Context, workItem, who string) (ended deliver.Pause, stood bool, err error)
-	Reopen(ctx context.Context, id, who string) (d deliver.Delivery, reopened bool, err error)
+	Reopen(ctx context.Context, id, who string, ifFree bool) (d deliver.Delivery, reopened bool, err error)
 	Shadow() bool
 }
 
@@ -49,23 +50,36 @@ type Records interface {
 	Pauses(ctx context.Context, q deliver.PauseQuery) ([]deliver.Pause, error)
 }
 
-// Prober says what the host knows of a session now.
-type Prober interface {
+// Host says what it knows of a session now, and which build it runs.
+type Host interface {
 	Probe(ctx context.Context, workItem, deliveryID string) deliver.Sight
+	Build() deliver.Build
+}
+
+// Config is what a Server answers from. All fields are required.
+type Config struct {
+	Deliverer Deliverer
+	Records   Records
+	Host      Host
+	Hints     *hints.Hub
+	// Build is our own.
+	Build deliver.Build
 }
 
 // Server implements the dispatcher's service.
 type Server struct {
 	deliverer Deliverer
 	records   Records
-	prober    Prober
+	host      Host
+	hints     *hints.Hub
+	build     deliver.Build
 }
 
 var _ dispatcherv1connect.DispatcherServiceHandler = (*Server)(nil)
 
 // New returns a server.
-func New(deliverer Deliverer, records Records, prober Prober) *Server {
-	return &Server{deliverer: deliverer, records: records, prober: prober}
+func New(c Config) *Server {
+	return &Server{deliverer: c.Deliverer, records: c.Records, host: c.Host, hints: c.Hints, build: c.Build}
 }
 
 // Deliver carries one event to its session, or says why not.
@@ -77,7 +91,9 @@ func (s *Server) Deliver(ctx context.Context, r *dispatcherv1.DeliverRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	return &dispatcherv1.DeliverResponse{Delivery: deliveryOf(result.Delivery), LookAgain: durationpb.New(result.LookAgain)}, nil
+	return &dispatcherv1.DeliverResponse{
+		Delivery: deliveryOf(result.Delivery), LookAgain: durationpb.New(result.LookAgain), Builds: s.builds(),
+	}, nil
 }
 
 // GetDelivery returns one delivery.
@@ -156,7 +172,7 @@ func (s *Server) probe(ctx context.Context, sessions []*dispatcherv1.Session) {
 	group.SetLimit(probesAtOnce)
 	for _, record := range sessions {
 		group.Go(func() error {
-			sight := s.prober.Probe(ctx, record.GetWorkItem(), "")
+			sight := s.host.Probe(ctx, record.GetWorkItem(), "")
 			record.State, record.StateDetail, record.Flags = stateOf(sight.Probe), sight.Detail, flagsOf(sight.Probe)
 			if sight.Host != record.GetHost() && sight.Probe != dispatch.ProbeUnreachable {
 				record.State, record.Flags = dispatcherv1.SessionState_SESSION_STATE_UNKNOWN, nil

@@ -72,6 +72,10 @@ type prober struct {
 	slow map[string]bool
 }
 
+func (p prober) Build() deliver.Build {
+	return deliver.Build{Program: "tmuxd", Commit: "abc", Dirty: true, Host: p.host}
+}
+
 func (p prober) Probe(ctx context.Context, workItem, _ string) deliver.Sight {
 	if p.slow[workItem] {
 		<-ctx.Done()
@@ -90,7 +94,7 @@ func TestListDeliveries_GoesPageByPage(t *testing.T) {
 			ID: fmt.Sprintf("delivery-%d", i), CreatedAt: time.UnixMicro(1_700_000_000_123_456 - int64(i)).UTC(), Kind: deliver.Comment,
 		})
 	}
-	s, seen, token := New(nil, r, nil), "", ""
+	s, seen, token := New(Config{Records: r}), "", ""
 	for {
 		page, err := s.ListDeliveries(t.Context(), &dispatcherv1.ListDeliveriesRequest{PageSize: 2, PageToken: token})
 		if err != nil {
@@ -109,7 +113,7 @@ func TestListDeliveries_GoesPageByPage(t *testing.T) {
 }
 
 func TestLists_RefuseWhatTheyCannotRead(t *testing.T) {
-	s := New(nil, &records{}, nil)
+	s := New(Config{Records: &records{}})
 	lists := map[string]func(item, token string, size int32) error{
 		"deliveries": func(item, token string, size int32) error {
 			_, err := s.ListDeliveries(t.Context(), &dispatcherv1.ListDeliveriesRequest{WorkItem: item, PageToken: token, PageSize: size})
@@ -155,7 +159,7 @@ func TestLists_RefuseWhatTheyCannotRead(t *testing.T) {
 
 func TestListEvents_PassesItsQuestionOn(t *testing.T) {
 	r := &records{}
-	s := New(nil, r, nil)
+	s := New(Config{Records: r})
 	if _, err := s.ListEvents(t.Context(), &dispatcherv1.ListEventsRequest{
 		AfterSequence: 7, WorkItem: "github:Octo/Widget#7", DeliveryId: "delivery-1", Latest: true,
 	}); err != nil {
@@ -173,7 +177,7 @@ func TestListEvents_PassesItsQuestionOn(t *testing.T) {
 }
 
 func TestGetDelivery_NotKnownOrMalformed(t *testing.T) {
-	s := New(nil, &records{}, nil)
+	s := New(Config{Records: &records{}})
 	for id, want := range map[string]fault.Kind{"delivery-1": fault.NotFound, "x": fault.Invalid, "": fault.Invalid} {
 		if _, err := s.GetDelivery(t.Context(), &dispatcherv1.GetDeliveryRequest{DeliveryId: id}); !errors.Is(err, want) {
 			t.Errorf("%q: %v", id, err)
@@ -192,7 +196,7 @@ func sessions(n int) *records {
 func TestListSessions_AsksTheHostInParallelAndNotForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := map[string]bool{"github:o/r#110": true, "github:o/r#120": true}
-		s := New(nil, sessions(40), prober{host: "a", slow: slow})
+		s := New(Config{Records: sessions(40), Host: prober{host: "a", slow: slow}})
 		started := time.Now()
 		got, err := s.ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{PageSize: 40})
 		if err != nil || len(got.GetSessions()) != 40 {
@@ -214,7 +218,7 @@ func TestListSessions_AsksTheHostInParallelAndNotForLong(t *testing.T) {
 }
 
 func TestListSessions_WithoutProbeAsksNobody(t *testing.T) {
-	s := New(nil, sessions(3), nil)
+	s := New(Config{Records: sessions(3)})
 	got, err := s.ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{PageSize: 2, SkipProbe: true})
 	if err != nil || len(got.GetSessions()) != 2 || got.GetSessions()[0].GetState() != 0 {
 		t.Fatalf("%v, %v", got, err)
@@ -227,7 +231,7 @@ func TestListSessions_WithoutProbeAsksNobody(t *testing.T) {
 
 func TestListSessions_TakesNoOtherHostsWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(nil, sessions(1), prober{host: "b"})
+		s := New(Config{Records: sessions(1), Host: prober{host: "b"}})
 		got, err := s.ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{})
 		if err != nil || got.GetSessions()[0].GetState() != dispatcherv1.SessionState_SESSION_STATE_UNKNOWN {
 			t.Errorf("%v, %v", got, err)
@@ -279,4 +283,29 @@ func FuzzTokens(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestInfo_AndEveryDeliveryNameTheBuilds(t *testing.T) {
+	s := New(Config{Host: prober{host: "a"}, Build: deliver.Build{Program: "dispatcher", Release: "v2"}, Deliverer: delivers{}})
+	info, err := s.Info(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delivery, err := s.Deliver(t.Context(), &dispatcherv1.DeliverRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, builds := range [][]*dispatcherv1.Build{info.GetBuilds(), delivery.GetBuilds()} {
+		if len(builds) != 2 || builds[0].GetProgram() != "dispatcher" || builds[0].GetRelease() != "v2" || builds[0].GetDirty() ||
+			builds[1].GetProgram() != "tmuxd" || builds[1].GetCommit() != "abc" || !builds[1].GetDirty() || builds[1].GetHost() != "a" {
+			t.Errorf("%v", builds)
+		}
+	}
+}
+
+// delivers delivers everything.
+type delivers struct{ Deliverer }
+
+func (delivers) Deliver(context.Context, deliver.Request) (deliver.Result, error) {
+	return deliver.Result{}, nil
 }

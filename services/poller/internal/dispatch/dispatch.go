@@ -16,9 +16,13 @@ import (
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
+// rearmer is who re-opens, on the dispatcher's record, what another version tries again.
+const rearmer = "muxpost (another version runs)"
+
 // Client asks one dispatcher.
 type Client struct {
 	api dispatcherv1.DispatcherServiceClient
+	builds
 }
 
 var (
@@ -26,13 +30,19 @@ var (
 	_ poll.Reopener     = (*Client)(nil)
 )
 
-// New returns a client on a connection whose errors are faults, as rpc.Dial makes them.
-func New(conn grpc.ClientConnInterface) *Client {
-	return &Client{api: dispatcherv1.NewDispatcherServiceClient(conn)}
+// New returns a client on a connection whose errors are faults, as rpc.Dial makes them. own is the poller's build.
+func New(conn grpc.ClientConnInterface, own ledger.Build) *Client {
+	return &Client{api: dispatcherv1.NewDispatcherServiceClient(conn), builds: builds{own: own}}
 }
 
 // Deliver has an event delivered, and returns what came of it. An answer that this build cannot read is fault.Internal.
 func (c *Client) Deliver(ctx context.Context, claim forward.Claim) (forward.Outcome, error) {
+	if claim.Rearmed {
+		// What was never dropped is left as it is, and what cannot be re-opened is told by its delivery.
+		if _, err := c.Reopen(ctx, claim.DeliveryID, rearmer, false); fault.KindOf(err) == fault.Unavailable {
+			return forward.Outcome{}, err
+		}
+	}
 	response, err := c.api.Deliver(ctx, &dispatcherv1.DeliverRequest{
 		DeliveryId: claim.DeliveryID, WorkItem: claim.WorkItem, NodeId: claim.NodeID, Kind: kindOf(claim.Kind), Text: claim.Text,
 		Harness: claim.Harness,
@@ -50,7 +60,10 @@ func (c *Client) Deliver(ctx context.Context, claim forward.Claim) (forward.Outc
 	if remedy := d.GetRemedy(); remedy != "" && !strings.Contains(detail, remedy) {
 		detail = strings.TrimSpace(detail + " (" + remedy + ")")
 	}
-	return forward.Outcome{Answer: answer, Reason: d.GetReason(), Detail: detail, After: max(0, response.GetLookAgain().AsDuration())}, nil
+	return forward.Outcome{
+		Answer: answer, Reason: d.GetReason(), Detail: detail, After: max(0, response.GetLookAgain().AsDuration()),
+		Version: c.heard(response.GetBuilds()),
+	}, nil
 }
 
 // GoesOn reports whether the next event of a work item goes into a conversation that the item had before: one is on record, which its
@@ -69,11 +82,28 @@ func (c *Client) GoesOn(ctx context.Context, workItem string) (bool, error) {
 	return false, nil
 }
 
-// Reopen takes back that a delivery was dropped. One that is in its conversation is fault.Conflict, and one that the dispatcher was
-// never asked about fault.NotFound; one that has not ended is left as it is.
-func (c *Client) Reopen(ctx context.Context, id, who string) error {
-	_, err := c.api.Reopen(ctx, &dispatcherv1.ReopenRequest{DeliveryId: id, Who: who})
-	return err
+// Reopen takes back that a delivery was dropped; with ifFree only where its session's name can be had. It returns false for one that is
+// dropped still. One that is in its conversation is fault.Conflict, and one that the dispatcher was never asked about fault.NotFound; one
+// that has not ended is left as it is.
+func (c *Client) Reopen(ctx context.Context, id, who string, ifFree bool) (open bool, err error) {
+	response, err := c.api.Reopen(ctx, &dispatcherv1.ReopenRequest{DeliveryId: id, Who: who, IfFree: ifFree})
+	return err == nil && response.GetDelivery().GetOutcome() != dispatcherv1.Outcome_OUTCOME_DROPPED, err
+}
+
+// Watch calls hear for every work item at whose session something changed, and with none where it may be any, until the stream breaks or
+// ctx ends. An error is returned in any case.
+func (c *Client) Watch(ctx context.Context, hear func(workItem string)) error {
+	stream, err := c.api.WatchSessions(ctx, &dispatcherv1.WatchSessionsRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		return err
+	}
+	for {
+		hint, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		hear(hint.GetWorkItem())
+	}
 }
 
 func kindOf(kind string) dispatcherv1.EventKind {

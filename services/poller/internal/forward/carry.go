@@ -57,7 +57,7 @@ func (f *Forwarder) finish(ctx context.Context, c Claim, o Outcome) error {
 	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
 	defer cancel()
 	jitter := rand.Float64() //nolint:gosec // It spreads looks; nobody gains by guessing it.
-	before, after, err := f.config.Ledger.Finish(finishing, c, o.Detail, func(p ledger.Progress, now time.Time) ledger.Progress {
+	before, after, err := f.config.Ledger.Finish(finishing, c, o, func(p ledger.Progress, now time.Time) ledger.Progress {
 		return ledger.Apply(p, o.Answer, o.Reason, o.After, now, jitter)
 	})
 	log := f.config.Logger.With(obs.KeyDeliveryID, c.DeliveryID, obs.KeyWorkItem, c.WorkItem, obs.KeyEvent, c.Kind)

@@ -39,6 +39,8 @@ type Claim struct {
 	Harness string
 	// Traceparent is the trace that the event came in with; empty when there is none.
 	Traceparent string
+	// Rearmed is true of an event that is tried again because another version runs than it was given up or dropped under.
+	Rearmed bool
 	// Undecided is true of an event that was never asked about, and of which it is to be decided whether its context goes along.
 	Undecided bool
 }
@@ -51,8 +53,8 @@ type Ledger interface {
 	// fault.Fenced.
 	Decide(ctx context.Context, c Claim, goesOn bool) (Claim, error)
 	// Finish ends a claim: next says what becomes of the event, from its progress so far and the database's time. It returns
-	// both. A lease that was lost is fault.Fenced, and nothing is changed.
-	Finish(ctx context.Context, c Claim, detail string, next func(ledger.Progress, time.Time) ledger.Progress) (
+	// both. o is the answer. A lease that was lost is fault.Fenced, and nothing is changed.
+	Finish(ctx context.Context, c Claim, o Outcome, next func(ledger.Progress, time.Time) ledger.Progress) (
 		before, after ledger.Progress, err error)
 	// Release gives a claim back as if it had not been made.
 	Release(ctx context.Context, c Claim) error
@@ -77,6 +79,8 @@ type Outcome struct {
 	Detail string
 	// After is when to ask again; zero when the answer did not say.
 	After time.Duration
+	// Version is what took part in it; the zero value when there was no answer.
+	Version ledger.Version
 }
 
 // Rearmer has events that gave up tried again when another version sees their items.

@@ -88,7 +88,7 @@ func (l *fakeLedger) Decide(_ context.Context, c Claim, goesOn bool) (Claim, err
 	return c, l.err
 }
 
-func (l *fakeLedger) Finish(_ context.Context, c Claim, detail string, next func(ledger.Progress, time.Time) ledger.Progress) (
+func (l *fakeLedger) Finish(_ context.Context, c Claim, o Outcome, next func(ledger.Progress, time.Time) ledger.Progress) (
 	before, after ledger.Progress, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +97,7 @@ func (l *fakeLedger) Finish(_ context.Context, c Claim, detail string, next func
 		return before, after, fault.New(fault.Fenced, fault.ReasonLeaseLost, "lost")
 	}
 	before = r.progress
-	r.progress, r.detail, r.leased = next(r.progress, time.Now()), detail, false
+	r.progress, r.detail, r.leased = next(r.progress, time.Now()), o.Detail, false
 	return before, r.progress, nil
 }
 

@@ -15,15 +15,13 @@ import (
 )
 
 const (
-	// SweepAge is how long an event stays dropped because its session's name was occupied, before it is asked about again.
-	SweepAge = 5 * time.Minute
 	// SweepLimit is how many of them one sweep takes; the next one goes on with those that were left.
 	SweepLimit = 20
 	// sweepInterval is how often it is looked for them, and sweepTime bounds one sweep.
 	sweepInterval = time.Minute
 	sweepTime     = 30 * time.Second
 	// sweeper is who re-opens them, on the dispatcher's record.
-	sweeper = "muxpost (the name may be free again)"
+	sweeper = "muxpost (the name is free again)"
 
 	maxWho    = 100
 	maxWhy    = 300
@@ -58,9 +56,11 @@ type Ended interface {
 
 // Swept keeps the events that are asked about again by themselves. Its errors are faults.
 type Swept interface {
-	// Occupied returns up to n events that were dropped because their session's name was occupied, at least an age ago, the longest
-	// dropped first.
-	Occupied(ctx context.Context, age time.Duration, n int) ([]Entry, error)
+	// Occupied returns up to n events that were dropped because their session's name was occupied: those of a work item, or those that are
+	// due when it is empty; those that have waited longest for a look come first.
+	Occupied(ctx context.Context, workItem string, n int) ([]Entry, error)
+	// LookLater plans the next look at one.
+	LookLater(ctx context.Context, e Entry) error
 	// AskAgain makes an event that Occupied returned pending and due at once; what it may spend stays as it is. False means that it
 	// has changed since.
 	AskAgain(ctx context.Context, e Entry) (bool, error)
@@ -68,8 +68,9 @@ type Swept interface {
 
 // Reopener takes back at the dispatcher that a delivery was dropped.
 type Reopener interface {
-	// Reopen is idempotent. A delivery that is in its conversation is fault.Conflict, one that is not known fault.NotFound.
-	Reopen(ctx context.Context, id, who string) error
+	// Reopen is idempotent; with ifFree it does so only where the name of the session can be had now. It returns false for one that is
+	// dropped still. A delivery that is in its conversation is fault.Conflict, one that is not known fault.NotFound.
+	Reopen(ctx context.Context, id, who string, ifFree bool) (open bool, err error)
 }
 
 // Retrier has events that ended asked about again: by a person's word, and those of an occupied name by itself. The dispatcher goes
@@ -126,7 +127,7 @@ func (r *Retrier) Retry(ctx context.Context, again Again) (out Retried, err erro
 	}
 	asking, cancel := context.WithTimeout(ctx, retryTime)
 	defer cancel()
-	if err := r.reopener.Reopen(asking, row.DeliveryID, again.Who); err != nil && !errors.Is(err, fault.NotFound) {
+	if _, err := r.reopener.Reopen(asking, row.DeliveryID, again.Who, false); err != nil && !errors.Is(err, fault.NotFound) {
 		return Retried{}, err
 	}
 	if out.Again, err = r.ledger.Retry(ctx, again); err != nil {
@@ -262,28 +263,40 @@ func (r *Retrier) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep has events asked about again that were dropped because of who lived under their session's name: he may be gone. It takes those
-// dropped for longer than SweepAge, the longest first, and ends early when the dispatcher does not answer. An error is the ledger's.
-func (r *Retrier) Sweep(ctx context.Context) error {
-	rows, err := r.ledger.Occupied(ctx, SweepAge, SweepLimit)
+// Sweep has events asked about again that were dropped because of who lived under their session's name, and that can be had now. It takes
+// those whose look is due, and ends early when the dispatcher does not answer. An error is the ledger's.
+func (r *Retrier) Sweep(ctx context.Context) error { return r.sweep(ctx, "") }
+
+// Freed is Sweep for the events of one work item, whose session may have changed, due or not.
+func (r *Retrier) Freed(ctx context.Context, workItem string) error { return r.sweep(ctx, workItem) }
+
+func (r *Retrier) sweep(ctx context.Context, workItem string) error {
+	rows, err := r.ledger.Occupied(ctx, workItem, SweepLimit)
 	if err != nil {
 		return err
 	}
 	for _, row := range rows {
 		asking, cancel := context.WithTimeout(ctx, retryTime)
-		err := r.reopener.Reopen(asking, row.DeliveryID, sweeper)
+		open, err := r.reopener.Reopen(asking, row.DeliveryID, sweeper, true)
 		cancel()
-		// In its conversation after all, or never asked about: asking says so.
-		if err != nil && !errors.Is(err, fault.Conflict) && !errors.Is(err, fault.NotFound) {
+		switch {
+		case errors.Is(err, fault.Conflict), errors.Is(err, fault.NotFound):
+			// In its conversation after all, or never asked about: asking says so.
+		case err != nil:
 			r.log.DebugContext(ctx, "the dispatcher does not re-open; the next sweep asks again", obs.KeyError, err)
 			return nil
+		case !open:
+			if err := r.ledger.LookLater(ctx, row); err != nil {
+				return err
+			}
+			continue
 		}
 		again, err := r.ledger.AskAgain(ctx, row)
 		if err != nil {
 			return err
 		}
 		if again {
-			r.log.InfoContext(ctx, "an event of an occupied name is asked about again", obs.KeyDeliveryID, row.DeliveryID,
+			r.log.InfoContext(ctx, "an event is asked about again: the name of its session can be had", obs.KeyDeliveryID, row.DeliveryID,
 				obs.KeyWorkItem, row.WorkItem)
 		}
 	}

@@ -1,6 +1,6 @@
 // Package rearm has the events of a work item that gave up tried again when a version sees the item that had no part in giving them
-// up. It is lazy: an item is asked about when it is seen, in a look or in a claim, once in the life of the process, and the ledger
-// is never gone through.
+// up. It is lazy: an item is asked about when it is seen, in a look or in a claim, once under each version in the life of the process, and
+// the ledger is never gone through.
 //
 // It knows nothing of what a version is made of, nor of when an event is re-armed: core/ledger says so, and the store does it.
 package rearm
@@ -28,35 +28,46 @@ type Done struct {
 type Ledger interface {
 	// Rearm gives the events of items that gave up a new budget, where the running version had no part in them, and returns the
 	// items that had any.
-	Rearm(ctx context.Context, items []string) ([]Done, error)
+	Rearm(ctx context.Context, items []string, running ledger.Version) ([]Done, error)
+}
+
+// Versions say which version is running: the builds that take part in deliveries, which may change in the life of the process.
+type Versions interface {
+	Version(ctx context.Context) ledger.Version
 }
 
 // Rearmer remembers which items were seen. It is safe for use by many goroutines.
 type Rearmer struct {
-	ledger Ledger
-	log    *slog.Logger
+	ledger   Ledger
+	versions Versions
+	log      *slog.Logger
 
-	mu   sync.Mutex
-	seen map[string]bool
+	mu sync.Mutex
+	// seen is the version under which each item was seen.
+	seen map[string]string
 }
 
 // New returns a rearmer that has seen nothing.
-func New(l Ledger, log *slog.Logger) *Rearmer {
-	return &Rearmer{ledger: l, log: log, seen: map[string]bool{}}
+func New(l Ledger, v Versions, log *slog.Logger) *Rearmer {
+	return &Rearmer{ledger: l, versions: v, log: log, seen: map[string]string{}}
 }
 
-// See re-arms what is to be re-armed of the items that were not seen before, and returns those that had any. Items that could not be
+// See re-arms what is to be re-armed of the items that were not seen before under this version, and returns those that had any. Items that could not be
 // asked about count as not seen.
 func (r *Rearmer) See(ctx context.Context, items []string) ([]string, error) {
-	fresh := r.fresh(items)
+	if len(items) == 0 {
+		return nil, nil
+	}
+	running := r.versions.Version(ctx)
+	fresh := r.fresh(items, running.Name)
 	if len(fresh) == 0 {
 		return nil, nil
 	}
-	done, err := r.ledger.Rearm(ctx, fresh)
+	done, err := r.ledger.Rearm(ctx, fresh, running)
 	if err != nil {
 		return nil, err
 	}
-	r.remember(fresh)
+	r.remember(fresh, running.Name)
 	var rearmed []string
 	for _, d := range done {
 		rearmed = append(rearmed, d.WorkItem)
@@ -66,22 +77,22 @@ func (r *Rearmer) See(ctx context.Context, items []string) ([]string, error) {
 	return rearmed, nil
 }
 
-func (r *Rearmer) fresh(items []string) []string {
+func (r *Rearmer) fresh(items []string, version string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []string
 	for _, item := range items {
-		if !r.seen[item] {
+		if seen, ok := r.seen[item]; !ok || seen != version {
 			out = append(out, item)
 		}
 	}
 	return out
 }
 
-func (r *Rearmer) remember(items []string) {
+func (r *Rearmer) remember(items []string, version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, item := range items {
-		r.seen[item] = true
+		r.seen[item] = version
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"muxpost.dev/muxpost/core/ledger"
 )
 
 // fakeLedger re-arms everything, and notes what it was asked about.
@@ -17,7 +19,7 @@ type fakeLedger struct {
 	err   error
 }
 
-func (l *fakeLedger) Rearm(_ context.Context, items []string) ([]Done, error) {
+func (l *fakeLedger) Rearm(_ context.Context, items []string, _ ledger.Version) ([]Done, error) {
 	l.asked = append(l.asked, items)
 	var done []Done
 	for _, item := range items {
@@ -26,10 +28,16 @@ func (l *fakeLedger) Rearm(_ context.Context, items []string) ([]Done, error) {
 	return done, l.err
 }
 
-func TestSee_AnItemIsAskedAboutOnceUnlessThatFailed(t *testing.T) {
+// running is the version that runs.
+type running ledger.Version
+
+func (v *running) Version(context.Context) ledger.Version { return ledger.Version(*v) }
+
+func TestSee_AnItemIsAskedAboutOnceUnderEachVersionUnlessThatFailed(t *testing.T) {
 	var log bytes.Buffer
 	l := &fakeLedger{err: errors.New("away")}
-	r := New(l, slog.New(slog.NewTextHandler(&log, nil)))
+	v := &running{Name: "v1"}
+	r := New(l, v, slog.New(slog.NewTextHandler(&log, nil)))
 	if _, err := r.See(t.Context(), []string{"a", "b"}); err == nil {
 		t.Error("the failure is not told")
 	}
@@ -39,10 +47,14 @@ func TestSee_AnItemIsAskedAboutOnceUnlessThatFailed(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if diff := cmp.Diff([][]string{{"a", "b"}, {"a", "b"}, {"c"}}, l.asked); diff != "" {
+	v.Name = "v2" // the dispatcher was upgraded
+	if _, err := r.See(t.Context(), []string{"a"}); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([][]string{{"a", "b"}, {"a", "b"}, {"c"}, {"a"}}, l.asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
-	if n := strings.Count(log.String(), "event=poll.rearmed"); n != 3 || !strings.Contains(log.String(), "recorded_versions") {
+	if n := strings.Count(log.String(), "event=poll.rearmed"); n != 4 || !strings.Contains(log.String(), "recorded_versions") {
 		t.Errorf("%d records: %s", n, log.String())
 	}
 }

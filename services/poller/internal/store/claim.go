@@ -52,7 +52,7 @@ update poller.events e
 set state = 'leased', lease_holder = @lease, lease_until = now() + @time
 from due
 where e.id = due.id
-returning e.id, e.delivery_id, e.work_item, e.node_id, e.kind, e.text, e.harness, e.traceparent, e.deleted_at is not null or e.superseded_by <> '', e.with_context is null`
+returning e.id, e.delivery_id, e.work_item, e.node_id, e.kind, e.text, e.harness, e.traceparent, e.deleted_at is not null or e.superseded_by <> '', e.with_context is null, e.armed_for <> ''`
 
 // Claim leases up to n events that are due, each the first of its item that waits. An event whose lease has ended is due; one that
 // another version re-armed is due only ledger.ArmedTime later.
@@ -69,14 +69,14 @@ func (s *Store) Claim(ctx context.Context, n int) ([]forward.Claim, error) {
 func (s *Store) claim(ctx context.Context, n int) ([]forward.Claim, error) {
 	lease := s.holder + "/" + uuid.NewString()
 	rows, err := s.quiet.Query(ctx, claimStatement, pgx.NamedArgs{
-		"n": n, "lease": lease, "time": ledger.LeaseTime, "version": s.version.Name, "armed": ledger.ArmedTime,
+		"n": n, "lease": lease, "time": ledger.LeaseTime, "version": s.version().Name, "armed": ledger.ArmedTime,
 	})
 	if err != nil {
 		return nil, db.Fault(err)
 	}
 	var claims, gone []forward.Claim
 	c, over := forward.Claim{Lease: lease}, false
-	_, err = pgx.ForEachRow(rows, []any{&c.ID, &c.DeliveryID, &c.WorkItem, &c.NodeID, &c.Kind, &c.Text, &c.Harness, &c.Traceparent, &over, &c.Undecided},
+	_, err = pgx.ForEachRow(rows, []any{&c.ID, &c.DeliveryID, &c.WorkItem, &c.NodeID, &c.Kind, &c.Text, &c.Harness, &c.Traceparent, &over, &c.Undecided, &c.Rearmed},
 		func() error {
 			if over {
 				gone = append(gone, c)
@@ -101,7 +101,7 @@ func (s *Store) NextDue(ctx context.Context) (time.Duration, bool, error) {
 	err := s.quiet.QueryRow(ctx, heads+`
 select min(case when e.state = 'leased' then e.lease_until when e.armed_for in ('', @version) then e.next_look
   else e.next_look + @armed end) - now()
-from poller.events e where e.id in (select id from heads)`, pgx.NamedArgs{"version": s.version.Name, "armed": ledger.ArmedTime}).Scan(&wait)
+from poller.events e where e.id in (select id from heads)`, pgx.NamedArgs{"version": s.version().Name, "armed": ledger.ArmedTime}).Scan(&wait)
 	if err != nil || wait == nil {
 		return 0, false, db.Fault(err)
 	}

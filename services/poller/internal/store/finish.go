@@ -32,7 +32,7 @@ type leased struct {
 // Finish ends a claim with what next makes of the event's progress and the database's time. What is to be followed and what is to
 // be told upstream is written with it. An event that was deleted upstream meanwhile and would wait on is cancelled. A lease that was
 // lost is fault.Fenced.
-func (s *Store) Finish(ctx context.Context, c forward.Claim, detail string,
+func (s *Store) Finish(ctx context.Context, c forward.Claim, o forward.Outcome,
 	next func(ledger.Progress, time.Time) ledger.Progress) (before, after ledger.Progress, err error) {
 	err = db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		e, err := lock(ctx, tx, c)
@@ -40,7 +40,13 @@ func (s *Store) Finish(ctx context.Context, c forward.Claim, detail string,
 			return err
 		}
 		before, after = e.progress, next(e.progress, e.now)
-		after, detail = e.cancel(after, detail)
+		after, detail := e.cancel(after, o.Detail)
+		if after.Rearmable() {
+			if o.Version.Name == "" {
+				o.Version = s.version() // nobody said who took part
+			}
+			e.record = ledger.AddVersion(e.record, o.Version)
+		}
 		if err := s.end(ctx, tx, e, after, clean(detail)); err != nil {
 			return err
 		}
@@ -91,10 +97,7 @@ func (e leased) cancel(p ledger.Progress, detail string) (after ledger.Progress,
 
 // end writes what became of a claim. One that waits on for the same reason has not changed: people ask since when it does.
 func (s *Store) end(ctx context.Context, tx pgx.Tx, e leased, after ledger.Progress, detail string) error {
-	record, armedFor := e.record, e.armedFor
-	if after.State == ledger.GaveUp {
-		record = ledger.AddVersion(record, s.version)
-	}
+	armedFor := e.armedFor
 	if !after.State.Waits() {
 		armedFor = ""
 	}
@@ -106,7 +109,7 @@ set state = @state, reason = @reason, detail = @detail, tries = @tries, silences
 where id = @id`, pgx.NamedArgs{
 		"id": e.ID, "state": after.State.String(), "reason": after.Reason, "detail": detail, "tries": after.Tries,
 		"silences": after.Silences, "unproven": orNull(after.UnprovenSince), "held": orNull(after.HeldSince), "next": orNull(after.NextLook),
-		"record": record, "armed": armedFor,
+		"record": e.record, "armed": armedFor,
 	})
 	return err
 }
@@ -118,7 +121,7 @@ func (s *Store) logEnd(ctx context.Context, tx pgx.Tx, e leased, after ledger.Pr
 	switch after.State {
 	case ledger.GaveUp:
 		l.fields["reason"], l.fields["tries"] = after.Reason, strconv.Itoa(after.Tries)
-		l.fields["versions"] = strings.Join(ledger.AddVersion(e.record, s.version), "; ")
+		l.fields["versions"] = strings.Join(e.record, "; ")
 		return write(ctx, tx, ledger.CommentFailed, l)
 	case ledger.Cancelled:
 		if after.Reason == poll.ReasonSuperseded {

@@ -13,8 +13,8 @@ import (
 	"muxpost.dev/muxpost/services/poller/internal/rearm"
 )
 
-// gaveUp is an event that gave up, as the rule for it needs it.
-type gaveUp struct {
+// rearmable is an event that may be tried again, as the rule for it needs it.
+type rearmable struct {
 	id                           int64
 	workItem, deliveryID, source string
 	progress                     ledger.Progress
@@ -22,20 +22,20 @@ type gaveUp struct {
 	now                          time.Time
 }
 
-// Rearm gives the events of items that gave up a new budget, where the running version had no part in them, and returns the items
-// that had any. Each is written down as one event to follow.
-func (s *Store) Rearm(ctx context.Context, items []string) (done []rearm.Done, err error) {
-	if len(items) == 0 || !s.version.Rearms {
+// Rearm gives the events of items that gave up a new budget, and has those that were dropped because of an occupied name tried again, where
+// the running version had no part in that; it returns the items that had any. Each is written down as one event to follow.
+func (s *Store) Rearm(ctx context.Context, items []string, running ledger.Version) (done []rearm.Done, err error) {
+	if len(items) == 0 || !running.Rearms {
 		return nil, nil
 	}
 	err = db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		done = nil
-		events, err := lockGaveUp(ctx, tx, items)
+		events, err := lockRearmable(ctx, tx, items)
 		if err != nil {
 			return err
 		}
 		for _, e := range events {
-			after, record, ok := ledger.Rearm(e.progress, e.record, s.version, e.now)
+			after, record, ok := ledger.Rearm(e.progress, e.record, running, e.now)
 			if !ok {
 				continue
 			}
@@ -45,7 +45,7 @@ set state = @state, reason = @reason, detail = '', tries = @tries, silences = 0,
   next_look = @next, gave_up_versions = @record, armed_for = @version, updated_at = clock_timestamp()
 where id = @id`, pgx.NamedArgs{
 				"id": e.id, "state": after.State.String(), "reason": after.Reason, "tries": after.Tries, "next": after.NextLook,
-				"record": record, "version": s.version.Name,
+				"record": record, "version": running.Name,
 			}); err != nil {
 				return err
 			}
@@ -53,7 +53,7 @@ where id = @id`, pgx.NamedArgs{
 		}
 		for _, d := range done {
 			if err := write(ctx, tx, ledger.Rearmed, logged{workItem: d.WorkItem, source: d.Source, fields: map[string]string{
-				"comments": strings.Join(d.Comments, " "), "recorded_versions": strings.Join(d.RecordedVersions, "; "), "version": s.version.Name,
+				"comments": strings.Join(d.Comments, " "), "recorded_versions": strings.Join(d.RecordedVersions, "; "), "version": running.Name,
 			}}); err != nil {
 				return err
 			}
@@ -66,27 +66,29 @@ where id = @id`, pgx.NamedArgs{
 	return done, err
 }
 
-// lockGaveUp locks the events of items that gave up, an item's together.
-func lockGaveUp(ctx context.Context, tx pgx.Tx, items []string) ([]gaveUp, error) {
+// lockRearmable locks the events of items that may be tried again, an item's together.
+func lockRearmable(ctx context.Context, tx pgx.Tx, items []string) ([]rearmable, error) {
 	rows, err := tx.Query(ctx, `
-select id, work_item, delivery_id, source, tries, budget, reason, gave_up_versions, clock_timestamp()
+select id, work_item, delivery_id, source, state, tries, budget, reason, gave_up_versions, clock_timestamp()
 from poller.events
-where work_item = any(@items) and state = 'gave_up'
+where work_item = any(@items) and deleted_at is null and superseded_by = ''
+  and (state = 'gave_up' or state = 'dropped' and reason = @occupied)
 order by work_item, id
-for update`, pgx.NamedArgs{"items": items})
+for update`, pgx.NamedArgs{"items": items, "occupied": ledger.ReasonSessionOccupied})
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (gaveUp, error) {
-		e := gaveUp{progress: ledger.Progress{State: ledger.GaveUp}}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e rearmable, err error) {
+		var state string
 		p := &e.progress
-		err := row.Scan(&e.id, &e.workItem, &e.deliveryID, &e.source, &p.Tries, &p.Budget, &p.Reason, &e.record, &e.now)
+		err = row.Scan(&e.id, &e.workItem, &e.deliveryID, &e.source, &state, &p.Tries, &p.Budget, &p.Reason, &e.record, &e.now)
+		p.State, _ = ledger.ParseState(state)
 		return e, err
 	})
 }
 
 // add puts an event to its item's others.
-func add(done []rearm.Done, e gaveUp) []rearm.Done {
+func add(done []rearm.Done, e rearmable) []rearm.Done {
 	if n := len(done); n == 0 || done[n-1].WorkItem != e.workItem {
 		done = append(done, rearm.Done{WorkItem: e.workItem, Source: e.source})
 	}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -143,13 +142,15 @@ returning pg_notify(@channel, '')`, pgx.NamedArgs{"delivery": id, "channel": cha
 	return err
 }
 
-// Occupied returns up to n events that were dropped at least an age ago because their session's name was occupied, the longest dropped
-// first.
-func (s *Store) Occupied(ctx context.Context, age time.Duration, n int) ([]poll.Entry, error) {
+// Occupied returns up to n events that were dropped because their session's name was occupied: those of a work item, or those that are due
+// when it is empty; those that have waited longest for a look come first.
+func (s *Store) Occupied(ctx context.Context, workItem string, n int) ([]poll.Entry, error) {
+	// What was dropped before looks were planned is due by its age.
 	rows, err := s.quiet.Query(ctx, `select `+entryColumns+entryTables+`
-where e.state = 'dropped' and e.reason = @reason and e.deleted_at is null and e.superseded_by = '' and e.updated_at <= now() - @age::interval
-order by e.updated_at, e.id
-limit @n`, pgx.NamedArgs{"reason": ledger.ReasonSessionOccupied, "age": age, "n": n})
+where e.state = 'dropped' and e.reason = @reason and e.deleted_at is null and e.superseded_by = ''
+  and case when @item = '' then coalesce(e.next_look, e.updated_at + @time::interval) <= now() else e.work_item = @item end
+order by coalesce(e.next_look, e.updated_at), e.id
+limit @n`, pgx.NamedArgs{"reason": ledger.ReasonSessionOccupied, "item": workItem, "time": ledger.SweepTime, "n": n})
 	if err != nil {
 		return nil, db.Fault(err)
 	}
@@ -167,6 +168,29 @@ where id = @id and state = 'dropped' and reason = @reason and updated_at = @upda
 returning pg_notify(@channel, '')`, pgx.NamedArgs{
 		"id": e.ID, "reason": ledger.ReasonSessionOccupied, "updated": e.UpdatedAt, "channel": channel,
 	})
+}
+
+// LookLater plans the next look at whether the name of an event that Occupied returned is free.
+func (s *Store) LookLater(ctx context.Context, e poll.Entry) error {
+	_, err := s.quiet.Exec(ctx, `
+update poller.events set next_look = now() + @time::interval where id = @id and state = 'dropped' and reason = @reason`, pgx.NamedArgs{
+		"id": e.ID, "reason": ledger.ReasonSessionOccupied, "time": ledger.SweepTime,
+	})
+	return db.Fault(err)
+}
+
+// Wake makes the events of a work item due that wait for something which may have passed, or those of all items when it is empty. What
+// waits after a failure keeps its pause.
+func (s *Store) Wake(ctx context.Context, workItem string) error {
+	_, err := s.quiet.Exec(ctx, `
+with woken as (
+  update poller.events set next_look = now()
+  where (@item = '' or work_item = @item) and next_look > now()
+    and (state = 'held' or state = 'pending' and (silences > 0 or unproven_since is not null))
+  returning id
+)
+select pg_notify(@channel, '') from woken limit 1`, pgx.NamedArgs{"item": workItem, "channel": channel})
+	return db.Fault(err)
 }
 
 // changed runs a statement that returns a row for what it changed.

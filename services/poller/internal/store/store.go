@@ -23,7 +23,7 @@ type Store struct {
 	tracer obs.Tracer
 	holder string
 
-	version  ledger.Version
+	version  func() ledger.Version
 	notices  map[string]bool
 	maySteer func(source, author string) bool
 }
@@ -48,8 +48,8 @@ type Config struct {
 	Tracer obs.Tracer
 	// Holder names this process in leases.
 	Holder string
-	// Version is what is running: what events give up under, and what re-arms them.
-	Version ledger.Version
+	// Version returns what is running, as it was last heard of.
+	Version func() ledger.Version
 	// Notices are the names of the sources whose tickets may be written to.
 	Notices []string
 	// MaySteer says whose earlier comments go along as context; nobody's when nil.

@@ -38,7 +38,7 @@ func newWorld(t *testing.T) *world {
 	pool := dbtest.New(t)
 	spans := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
-	return &world{New(Config{Pool: pool, Quiet: pool, Tracer: provider.Tracer("test"), Holder: NewHolder()}), pool, spans}
+	return &world{New(Config{Pool: pool, Quiet: pool, Tracer: provider.Tracer("test"), Holder: NewHolder(), Version: func() ledger.Version { return ledger.Version{} }}), pool, spans}
 }
 
 func must(t *testing.T, err error) {
@@ -116,7 +116,7 @@ func texts(claims []forward.Claim) []string {
 // answer finishes a claim.
 func (w *world) answer(t *testing.T, c forward.Claim, a ledger.Answer, after time.Duration) ledger.Progress {
 	t.Helper()
-	_, progress, err := w.Finish(t.Context(), c, "a detail", func(p ledger.Progress, now time.Time) ledger.Progress {
+	_, progress, err := w.Finish(t.Context(), c, forward.Outcome{Detail: "a detail"}, func(p ledger.Progress, now time.Time) ledger.Progress {
 		return ledger.Apply(p, a, "why", after, now, 0)
 	})
 	must(t, err)
@@ -188,7 +188,7 @@ func TestClaim_AnExpiredLeaseIsTakenOverAndTheOldHolderCanNoLongerAct(t *testing
 	equal(t, "while the lease runs", w.claims(t, 10), []string(nil))
 	w.sql(t, `update poller.events set lease_until = now() - interval '1 second'`)
 	taken := w.one(t)
-	_, _, err := w.Finish(t.Context(), lost, "", func(p ledger.Progress, now time.Time) ledger.Progress {
+	_, _, err := w.Finish(t.Context(), lost, forward.Outcome{}, func(p ledger.Progress, now time.Time) ledger.Progress {
 		t.Error("the progress of a lost lease was asked for")
 		return p
 	})
@@ -241,7 +241,7 @@ func TestClaim_ManyClaimersNeverGetOneEventTwiceNorTwoOfOneItem(t *testing.T) {
 				for _, c := range claims {
 					// Given before the row is finished: from then on anybody may have the next.
 					book.give(c)
-					if _, _, err := w.Finish(ctx, c, "", func(p ledger.Progress, now time.Time) ledger.Progress {
+					if _, _, err := w.Finish(ctx, c, forward.Outcome{}, func(p ledger.Progress, now time.Time) ledger.Progress {
 						return ledger.Apply(p, ledger.Arrived, "", 0, now, 0)
 					}); err != nil {
 						t.Error(err)
@@ -333,7 +333,7 @@ func TestClaim_LateEventsAmongManyClaimersStillGoOneAtATime(t *testing.T) {
 					out--
 					delivered++
 					mu.Unlock()
-					_, _, err := w.Finish(ctx, c, "", func(p ledger.Progress, now time.Time) ledger.Progress {
+					_, _, err := w.Finish(ctx, c, forward.Outcome{}, func(p ledger.Progress, now time.Time) ledger.Progress {
 						return ledger.Apply(p, ledger.Arrived, "", 0, now, 0)
 					})
 					if err != nil {

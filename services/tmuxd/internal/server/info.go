@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 
+	"muxpost.dev/muxpost/internal/version"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 )
 
 // Facts are what Info tells of a host.
 type Facts struct {
-	Host, Version, TmuxVersion, StateDir string
-	Harnesses                            []*tmuxdv1.HarnessInfo
+	Host, TmuxVersion, StateDir string
+	// Build is tmuxd's own.
+	Build     version.Info
+	Harnesses []*tmuxdv1.HarnessInfo
 	// Storage says why nothing can be written; nil when it can.
 	Storage func() error
 	// Machine looks at the machine; nil leaves it out.
@@ -32,7 +35,8 @@ type Machine struct {
 func (s *Server) Info(context.Context, *tmuxdv1.InfoRequest) (*tmuxdv1.InfoResponse, error) {
 	fence, counts := s.host.Fence(), s.host.Counts()
 	out := &tmuxdv1.InfoResponse{
-		Host: s.facts.Host, Version: s.facts.Version, TmuxVersion: s.facts.TmuxVersion, Harnesses: s.facts.Harnesses,
+		Host: s.facts.Host, Version: s.facts.Build.String(), TmuxVersion: s.facts.TmuxVersion, Harnesses: s.facts.Harnesses,
+		Release: s.facts.Build.Release(), Commit: s.facts.Build.Commit, Dirty: s.facts.Build.Dirty,
 		StateDir: s.facts.StateDir, HighestFencingToken: fence.Highest, FencingFloor: fence.Floor,
 		Sessions: &tmuxdv1.SessionCounts{Live: int32(counts.Live), Dead: int32(counts.Dead), Unknown: int32(counts.Unknown)},
 	}

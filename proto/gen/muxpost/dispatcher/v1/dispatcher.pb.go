@@ -439,7 +439,9 @@ type DeliverResponse struct {
 	// The delivery as it stands.
 	Delivery *Delivery `protobuf:"bytes,1,opt,name=delivery,proto3" json:"delivery,omitempty"`
 	// When to ask again, from now. Zero for a final outcome, and for one whose asker should back off by its own rule.
-	LookAgain     *durationpb.Duration `protobuf:"bytes,2,opt,name=look_again,json=lookAgain,proto3" json:"look_again,omitempty"`
+	LookAgain *durationpb.Duration `protobuf:"bytes,2,opt,name=look_again,json=lookAgain,proto3" json:"look_again,omitempty"`
+	// The builds that take part in it: the dispatcher's and that of its host's tmuxd.
+	Builds        []*Build `protobuf:"bytes,3,rep,name=builds,proto3" json:"builds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -484,6 +486,13 @@ func (x *DeliverResponse) GetDelivery() *Delivery {
 func (x *DeliverResponse) GetLookAgain() *durationpb.Duration {
 	if x != nil {
 		return x.LookAgain
+	}
+	return nil
+}
+
+func (x *DeliverResponse) GetBuilds() []*Build {
+	if x != nil {
+		return x.Builds
 	}
 	return nil
 }
@@ -1844,7 +1853,10 @@ type ReopenRequest struct {
 	// The delivery's id. Required.
 	DeliveryId string `protobuf:"bytes,1,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
 	// Who re-opens it, for people, at most 100 bytes of UTF-8. Optional.
-	Who           string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	Who string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	// True re-opens it only when its host says now that the name of its session can be had: nobody else has it. A host that does not
+	// answer says no.
+	IfFree        bool `protobuf:"varint,3,opt,name=if_free,json=ifFree,proto3" json:"if_free,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1893,12 +1905,19 @@ func (x *ReopenRequest) GetWho() string {
 	return ""
 }
 
+func (x *ReopenRequest) GetIfFree() bool {
+	if x != nil {
+		return x.IfFree
+	}
+	return false
+}
+
 // ReopenResponse holds the delivery.
 type ReopenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The delivery as it stands.
 	Delivery *Delivery `protobuf:"bytes,1,opt,name=delivery,proto3" json:"delivery,omitempty"`
-	// True when this call re-opened it; false when it had not ended.
+	// True when this call re-opened it; false when it had not ended, or when the name is not free and if_free was set.
 	Reopened      bool `protobuf:"varint,2,opt,name=reopened,proto3" json:"reopened,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1948,6 +1967,255 @@ func (x *ReopenResponse) GetReopened() bool {
 	return false
 }
 
+// WatchSessionsRequest asks for the hints from now on.
+type WatchSessionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchSessionsRequest) Reset() {
+	*x = WatchSessionsRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchSessionsRequest) ProtoMessage() {}
+
+func (x *WatchSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchSessionsRequest.ProtoReflect.Descriptor instead.
+func (*WatchSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{22}
+}
+
+// WatchSessionsResponse is one hint.
+type WatchSessionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work item whose session changed. Empty at the beginning, when a host came back, and when hints were lost: it may be any.
+	WorkItem      string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchSessionsResponse) Reset() {
+	*x = WatchSessionsResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchSessionsResponse) ProtoMessage() {}
+
+func (x *WatchSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchSessionsResponse.ProtoReflect.Descriptor instead.
+func (*WatchSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *WatchSessionsResponse) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+// InfoRequest asks for the builds.
+type InfoRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InfoRequest) Reset() {
+	*x = InfoRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InfoRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InfoRequest) ProtoMessage() {}
+
+func (x *InfoRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
+func (*InfoRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{24}
+}
+
+// InfoResponse says what runs.
+type InfoResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The dispatcher's build, and that of the host's tmuxd.
+	Builds        []*Build `protobuf:"bytes,1,rep,name=builds,proto3" json:"builds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InfoResponse) Reset() {
+	*x = InfoResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InfoResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InfoResponse) ProtoMessage() {}
+
+func (x *InfoResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
+func (*InfoResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *InfoResponse) GetBuilds() []*Build {
+	if x != nil {
+		return x.Builds
+	}
+	return nil
+}
+
+// Build is one program that takes part in deliveries.
+type Build struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name: "dispatcher", "tmuxd".
+	Program string `protobuf:"bytes,1,opt,name=program,proto3" json:"program,omitempty"`
+	// The release that it was stamped with; empty in a build that nobody stamped.
+	Release string `protobuf:"bytes,2,opt,name=release,proto3" json:"release,omitempty"`
+	// The commit that it was built from; empty when it is not known. With an empty release too, nothing is known of the build, as of a host
+	// that was not reached yet.
+	Commit string `protobuf:"bytes,3,opt,name=commit,proto3" json:"commit,omitempty"`
+	// True when it was built from a tree with changes that were not committed.
+	Dirty bool `protobuf:"varint,4,opt,name=dirty,proto3" json:"dirty,omitempty"`
+	// The host that it runs on; empty for the dispatcher.
+	Host          string `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Build) Reset() {
+	*x = Build{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Build) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Build) ProtoMessage() {}
+
+func (x *Build) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Build.ProtoReflect.Descriptor instead.
+func (*Build) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Build) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *Build) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+func (x *Build) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *Build) GetDirty() bool {
+	if x != nil {
+		return x.Dirty
+	}
+	return false
+}
+
+func (x *Build) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
 var File_muxpost_dispatcher_v1_dispatcher_proto protoreflect.FileDescriptor
 
 const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
@@ -1960,11 +2228,12 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\anode_id\x18\x03 \x01(\tR\x06nodeId\x124\n" +
 	"\x04kind\x18\x04 \x01(\x0e2 .muxpost.dispatcher.v1.EventKindR\x04kind\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12\x18\n" +
-	"\aharness\x18\x06 \x01(\tR\aharness\"\x88\x01\n" +
+	"\aharness\x18\x06 \x01(\tR\aharness\"\xbe\x01\n" +
 	"\x0fDeliverResponse\x12;\n" +
 	"\bdelivery\x18\x01 \x01(\v2\x1f.muxpost.dispatcher.v1.DeliveryR\bdelivery\x128\n" +
 	"\n" +
-	"look_again\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\tlookAgain\"\xc4\x04\n" +
+	"look_again\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\tlookAgain\x124\n" +
+	"\x06builds\x18\x03 \x03(\v2\x1c.muxpost.dispatcher.v1.BuildR\x06builds\"\xc4\x04\n" +
 	"\bDelivery\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\x12\x1b\n" +
@@ -2079,14 +2348,27 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\x12ListPausesResponse\x124\n" +
 	"\x06pauses\x18\x01 \x03(\v2\x1c.muxpost.dispatcher.v1.PauseR\x06pauses\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x16\n" +
-	"\x06shadow\x18\x03 \x01(\bR\x06shadow\"B\n" +
+	"\x06shadow\x18\x03 \x01(\bR\x06shadow\"[\n" +
 	"\rReopenRequest\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\x12\x10\n" +
-	"\x03who\x18\x02 \x01(\tR\x03who\"i\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x17\n" +
+	"\aif_free\x18\x03 \x01(\bR\x06ifFree\"i\n" +
 	"\x0eReopenResponse\x12;\n" +
 	"\bdelivery\x18\x01 \x01(\v2\x1f.muxpost.dispatcher.v1.DeliveryR\bdelivery\x12\x1a\n" +
-	"\breopened\x18\x02 \x01(\bR\breopened*n\n" +
+	"\breopened\x18\x02 \x01(\bR\breopened\"\x16\n" +
+	"\x14WatchSessionsRequest\"4\n" +
+	"\x15WatchSessionsResponse\x12\x1b\n" +
+	"\twork_item\x18\x01 \x01(\tR\bworkItem\"\r\n" +
+	"\vInfoRequest\"D\n" +
+	"\fInfoResponse\x124\n" +
+	"\x06builds\x18\x01 \x03(\v2\x1c.muxpost.dispatcher.v1.BuildR\x06builds\"}\n" +
+	"\x05Build\x12\x18\n" +
+	"\aprogram\x18\x01 \x01(\tR\aprogram\x12\x18\n" +
+	"\arelease\x18\x02 \x01(\tR\arelease\x12\x16\n" +
+	"\x06commit\x18\x03 \x01(\tR\x06commit\x12\x14\n" +
+	"\x05dirty\x18\x04 \x01(\bR\x05dirty\x12\x12\n" +
+	"\x04host\x18\x05 \x01(\tR\x04host*n\n" +
 	"\tEventKind\x12\x1a\n" +
 	"\x16EVENT_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11EVENT_KIND_OPENED\x10\x01\x12\x16\n" +
@@ -2120,7 +2402,7 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\x18SESSION_FLAG_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SESSION_FLAG_GUESTS\x10\x01\x12\x18\n" +
 	"\x14SESSION_FLAG_FOREIGN\x10\x02\x12\x19\n" +
-	"\x15SESSION_FLAG_DETACHED\x10\x032\x8f\a\n" +
+	"\x15SESSION_FLAG_DETACHED\x10\x032\xd8\b\n" +
 	"\x11DispatcherService\x12X\n" +
 	"\aDeliver\x12%.muxpost.dispatcher.v1.DeliverRequest\x1a&.muxpost.dispatcher.v1.DeliverResponse\x12i\n" +
 	"\vGetDelivery\x12).muxpost.dispatcher.v1.GetDeliveryRequest\x1a*.muxpost.dispatcher.v1.GetDeliveryResponse\"\x03\x90\x02\x01\x12r\n" +
@@ -2132,7 +2414,9 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\aUnpause\x12%.muxpost.dispatcher.v1.UnpauseRequest\x1a&.muxpost.dispatcher.v1.UnpauseResponse\x12f\n" +
 	"\n" +
 	"ListPauses\x12(.muxpost.dispatcher.v1.ListPausesRequest\x1a).muxpost.dispatcher.v1.ListPausesResponse\"\x03\x90\x02\x01\x12U\n" +
-	"\x06Reopen\x12$.muxpost.dispatcher.v1.ReopenRequest\x1a%.muxpost.dispatcher.v1.ReopenResponseBBZ@muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1;dispatcherv1b\x06proto3"
+	"\x06Reopen\x12$.muxpost.dispatcher.v1.ReopenRequest\x1a%.muxpost.dispatcher.v1.ReopenResponse\x12q\n" +
+	"\rWatchSessions\x12+.muxpost.dispatcher.v1.WatchSessionsRequest\x1a,.muxpost.dispatcher.v1.WatchSessionsResponse\"\x03\x90\x02\x010\x01\x12T\n" +
+	"\x04Info\x12\".muxpost.dispatcher.v1.InfoRequest\x1a#.muxpost.dispatcher.v1.InfoResponse\"\x03\x90\x02\x01BBZ@muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1;dispatcherv1b\x06proto3"
 
 var (
 	file_muxpost_dispatcher_v1_dispatcher_proto_rawDescOnce sync.Once
@@ -2147,7 +2431,7 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(EventKind)(0),                 // 0: muxpost.dispatcher.v1.EventKind
 	(Outcome)(0),                   // 1: muxpost.dispatcher.v1.Outcome
@@ -2176,58 +2460,69 @@ var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(*ListPausesResponse)(nil),     // 24: muxpost.dispatcher.v1.ListPausesResponse
 	(*ReopenRequest)(nil),          // 25: muxpost.dispatcher.v1.ReopenRequest
 	(*ReopenResponse)(nil),         // 26: muxpost.dispatcher.v1.ReopenResponse
-	nil,                            // 27: muxpost.dispatcher.v1.Event.FieldsEntry
-	(*durationpb.Duration)(nil),    // 28: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 29: google.protobuf.Timestamp
+	(*WatchSessionsRequest)(nil),   // 27: muxpost.dispatcher.v1.WatchSessionsRequest
+	(*WatchSessionsResponse)(nil),  // 28: muxpost.dispatcher.v1.WatchSessionsResponse
+	(*InfoRequest)(nil),            // 29: muxpost.dispatcher.v1.InfoRequest
+	(*InfoResponse)(nil),           // 30: muxpost.dispatcher.v1.InfoResponse
+	(*Build)(nil),                  // 31: muxpost.dispatcher.v1.Build
+	nil,                            // 32: muxpost.dispatcher.v1.Event.FieldsEntry
+	(*durationpb.Duration)(nil),    // 33: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 34: google.protobuf.Timestamp
 }
 var file_muxpost_dispatcher_v1_dispatcher_proto_depIdxs = []int32{
 	0,  // 0: muxpost.dispatcher.v1.DeliverRequest.kind:type_name -> muxpost.dispatcher.v1.EventKind
 	7,  // 1: muxpost.dispatcher.v1.DeliverResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	28, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
-	0,  // 3: muxpost.dispatcher.v1.Delivery.kind:type_name -> muxpost.dispatcher.v1.EventKind
-	1,  // 4: muxpost.dispatcher.v1.Delivery.outcome:type_name -> muxpost.dispatcher.v1.Outcome
-	2,  // 5: muxpost.dispatcher.v1.Delivery.how:type_name -> muxpost.dispatcher.v1.How
-	29, // 6: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
-	29, // 7: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
-	7,  // 8: muxpost.dispatcher.v1.GetDeliveryResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	1,  // 9: muxpost.dispatcher.v1.ListDeliveriesRequest.outcome:type_name -> muxpost.dispatcher.v1.Outcome
-	7,  // 10: muxpost.dispatcher.v1.ListDeliveriesResponse.deliveries:type_name -> muxpost.dispatcher.v1.Delivery
-	3,  // 11: muxpost.dispatcher.v1.Session.state:type_name -> muxpost.dispatcher.v1.SessionState
-	29, // 12: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	29, // 13: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	4,  // 14: muxpost.dispatcher.v1.Session.flags:type_name -> muxpost.dispatcher.v1.SessionFlag
-	12, // 15: muxpost.dispatcher.v1.ListSessionsResponse.sessions:type_name -> muxpost.dispatcher.v1.Session
-	29, // 16: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
-	27, // 17: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
-	15, // 18: muxpost.dispatcher.v1.ListEventsResponse.events:type_name -> muxpost.dispatcher.v1.Event
-	29, // 19: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
-	18, // 20: muxpost.dispatcher.v1.PauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
-	18, // 21: muxpost.dispatcher.v1.UnpauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
-	18, // 22: muxpost.dispatcher.v1.ListPausesResponse.pauses:type_name -> muxpost.dispatcher.v1.Pause
-	7,  // 23: muxpost.dispatcher.v1.ReopenResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	5,  // 24: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
-	8,  // 25: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
-	10, // 26: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
-	13, // 27: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
-	16, // 28: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
-	19, // 29: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
-	21, // 30: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
-	23, // 31: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
-	25, // 32: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
-	6,  // 33: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
-	9,  // 34: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
-	11, // 35: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
-	14, // 36: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
-	17, // 37: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
-	20, // 38: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
-	22, // 39: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
-	24, // 40: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
-	26, // 41: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
-	33, // [33:42] is the sub-list for method output_type
-	24, // [24:33] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	33, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
+	31, // 3: muxpost.dispatcher.v1.DeliverResponse.builds:type_name -> muxpost.dispatcher.v1.Build
+	0,  // 4: muxpost.dispatcher.v1.Delivery.kind:type_name -> muxpost.dispatcher.v1.EventKind
+	1,  // 5: muxpost.dispatcher.v1.Delivery.outcome:type_name -> muxpost.dispatcher.v1.Outcome
+	2,  // 6: muxpost.dispatcher.v1.Delivery.how:type_name -> muxpost.dispatcher.v1.How
+	34, // 7: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
+	34, // 8: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
+	7,  // 9: muxpost.dispatcher.v1.GetDeliveryResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
+	1,  // 10: muxpost.dispatcher.v1.ListDeliveriesRequest.outcome:type_name -> muxpost.dispatcher.v1.Outcome
+	7,  // 11: muxpost.dispatcher.v1.ListDeliveriesResponse.deliveries:type_name -> muxpost.dispatcher.v1.Delivery
+	3,  // 12: muxpost.dispatcher.v1.Session.state:type_name -> muxpost.dispatcher.v1.SessionState
+	34, // 13: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	34, // 14: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	4,  // 15: muxpost.dispatcher.v1.Session.flags:type_name -> muxpost.dispatcher.v1.SessionFlag
+	12, // 16: muxpost.dispatcher.v1.ListSessionsResponse.sessions:type_name -> muxpost.dispatcher.v1.Session
+	34, // 17: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
+	32, // 18: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
+	15, // 19: muxpost.dispatcher.v1.ListEventsResponse.events:type_name -> muxpost.dispatcher.v1.Event
+	34, // 20: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
+	18, // 21: muxpost.dispatcher.v1.PauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
+	18, // 22: muxpost.dispatcher.v1.UnpauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
+	18, // 23: muxpost.dispatcher.v1.ListPausesResponse.pauses:type_name -> muxpost.dispatcher.v1.Pause
+	7,  // 24: muxpost.dispatcher.v1.ReopenResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
+	31, // 25: muxpost.dispatcher.v1.InfoResponse.builds:type_name -> muxpost.dispatcher.v1.Build
+	5,  // 26: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
+	8,  // 27: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
+	10, // 28: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
+	13, // 29: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
+	16, // 30: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
+	19, // 31: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
+	21, // 32: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
+	23, // 33: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
+	25, // 34: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
+	27, // 35: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
+	29, // 36: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
+	6,  // 37: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
+	9,  // 38: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
+	11, // 39: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
+	14, // 40: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
+	17, // 41: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
+	20, // 42: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
+	22, // 43: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
+	24, // 44: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
+	26, // 45: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
+	28, // 46: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
+	30, // 47: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
+	37, // [37:48] is the sub-list for method output_type
+	26, // [26:37] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_dispatcher_v1_dispatcher_proto_init() }
@@ -2241,7 +2536,7 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc), len(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   23,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,8 @@ const (
 	DispatcherService_Unpause_FullMethodName        = "/muxpost.dispatcher.v1.DispatcherService/Unpause"
 	DispatcherService_ListPauses_FullMethodName     = "/muxpost.dispatcher.v1.DispatcherService/ListPauses"
 	DispatcherService_Reopen_FullMethodName         = "/muxpost.dispatcher.v1.DispatcherService/Reopen"
+	DispatcherService_WatchSessions_FullMethodName  = "/muxpost.dispatcher.v1.DispatcherService/WatchSessions"
+	DispatcherService_Info_FullMethodName           = "/muxpost.dispatcher.v1.DispatcherService/Info"
 )
 
 // DispatcherServiceClient is the client API for DispatcherService service.
@@ -59,6 +61,11 @@ type DispatcherServiceClient interface {
 	// Reopen takes back that a delivery was dropped, so that it is decided again when it is asked for again. One that is in its
 	// conversation is refused; one that has not ended is left as it is.
 	Reopen(ctx context.Context, in *ReopenRequest, opts ...grpc.CallOption) (*ReopenResponse, error)
+	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
+	// hint: nothing that must happen may depend on it.
+	WatchSessions(ctx context.Context, in *WatchSessionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionsResponse], error)
+	// Info says which builds take part in deliveries.
+	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
 }
 
 type dispatcherServiceClient struct {
@@ -159,6 +166,35 @@ func (c *dispatcherServiceClient) Reopen(ctx context.Context, in *ReopenRequest,
 	return out, nil
 }
 
+func (c *dispatcherServiceClient) WatchSessions(ctx context.Context, in *WatchSessionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &DispatcherService_ServiceDesc.Streams[0], DispatcherService_WatchSessions_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchSessionsRequest, WatchSessionsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type DispatcherService_WatchSessionsClient = grpc.ServerStreamingClient[WatchSessionsResponse]
+
+func (c *dispatcherServiceClient) Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InfoResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_Info_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DispatcherServiceServer is the server API for DispatcherService service.
 // All implementations must embed UnimplementedDispatcherServiceServer
 // for forward compatibility.
@@ -186,6 +222,11 @@ type DispatcherServiceServer interface {
 	// Reopen takes back that a delivery was dropped, so that it is decided again when it is asked for again. One that is in its
 	// conversation is refused; one that has not ended is left as it is.
 	Reopen(context.Context, *ReopenRequest) (*ReopenResponse, error)
+	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
+	// hint: nothing that must happen may depend on it.
+	WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error
+	// Info says which builds take part in deliveries.
+	Info(context.Context, *InfoRequest) (*InfoResponse, error)
 	mustEmbedUnimplementedDispatcherServiceServer()
 }
 
@@ -222,6 +263,12 @@ func (UnimplementedDispatcherServiceServer) ListPauses(context.Context, *ListPau
 }
 func (UnimplementedDispatcherServiceServer) Reopen(context.Context, *ReopenRequest) (*ReopenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reopen not implemented")
+}
+func (UnimplementedDispatcherServiceServer) WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchSessions not implemented")
+}
+func (UnimplementedDispatcherServiceServer) Info(context.Context, *InfoRequest) (*InfoResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Info not implemented")
 }
 func (UnimplementedDispatcherServiceServer) mustEmbedUnimplementedDispatcherServiceServer() {}
 func (UnimplementedDispatcherServiceServer) testEmbeddedByValue()                           {}
@@ -406,6 +453,35 @@ func _DispatcherService_Reopen_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DispatcherService_WatchSessions_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchSessionsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(DispatcherServiceServer).WatchSessions(m, &grpc.GenericServerStream[WatchSessionsRequest, WatchSessionsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type DispatcherService_WatchSessionsServer = grpc.ServerStreamingServer[WatchSessionsResponse]
+
+func _DispatcherService_Info_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InfoRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).Info(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_Info_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).Info(ctx, req.(*InfoRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // DispatcherService_ServiceDesc is the grpc.ServiceDesc for DispatcherService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -449,7 +525,17 @@ var DispatcherService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Reopen",
 			Handler:    _DispatcherService_Reopen_Handler,
 		},
+		{
+			MethodName: "Info",
+			Handler:    _DispatcherService_Info_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchSessions",
+			Handler:       _DispatcherService_WatchSessions_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "muxpost/dispatcher/v1/dispatcher.proto",
 }

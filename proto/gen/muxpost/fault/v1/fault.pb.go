@@ -104,6 +104,8 @@ const (
 	Reason_REASON_ATTEMPT_NOT_FOUND Reason = 35
 	// As many attempts run as the host lets run at once.
 	Reason_REASON_NO_CAPACITY Reason = 36
+	// The other side is of another release and does not have this call.
+	Reason_REASON_UNKNOWN_CALL Reason = 37
 )
 
 // Enum value maps for Reason.
@@ -146,6 +148,7 @@ var (
 		34: "REASON_ATTEMPT_MISMATCH",
 		35: "REASON_ATTEMPT_NOT_FOUND",
 		36: "REASON_NO_CAPACITY",
+		37: "REASON_UNKNOWN_CALL",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -185,6 +188,7 @@ var (
 		"REASON_ATTEMPT_MISMATCH":        34,
 		"REASON_ATTEMPT_NOT_FOUND":       35,
 		"REASON_NO_CAPACITY":             36,
+		"REASON_UNKNOWN_CALL":            37,
 	}
 )
 
@@ -219,7 +223,7 @@ var File_muxpost_fault_v1_fault_proto protoreflect.FileDescriptor
 
 const file_muxpost_fault_v1_fault_proto_rawDesc = "" +
 	"\n" +
-	"\x1cmuxpost/fault/v1/fault.proto\x12\x10muxpost.fault.v1*\xd2\a\n" +
+	"\x1cmuxpost/fault/v1/fault.proto\x12\x10muxpost.fault.v1*\xeb\a\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14REASON_BAD_WORK_ITEM\x10\x01\x12\x1a\n" +
@@ -258,7 +262,8 @@ const file_muxpost_fault_v1_fault_proto_rawDesc = "" +
 	"\x0fREASON_NO_TASKS\x10!\x12\x1b\n" +
 	"\x17REASON_ATTEMPT_MISMATCH\x10\"\x12\x1c\n" +
 	"\x18REASON_ATTEMPT_NOT_FOUND\x10#\x12\x16\n" +
-	"\x12REASON_NO_CAPACITY\x10$B8Z6muxpost.dev/muxpost/proto/gen/muxpost/fault/v1;faultv1b\x06proto3"
+	"\x12REASON_NO_CAPACITY\x10$\x12\x17\n" +
+	"\x13REASON_UNKNOWN_CALL\x10%B8Z6muxpost.dev/muxpost/proto/gen/muxpost/fault/v1;faultv1b\x06proto3"
 
 var (
 	file_muxpost_fault_v1_fault_proto_rawDescOnce sync.Once

@@ -1627,7 +1627,7 @@ type InfoResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The host's name, as configured.
 	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
-	// Version of tmuxd.
+	// Version of tmuxd, for people.
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	// Version of the tmux binary, as `tmux -V` prints it. Empty when it could not be run.
 	TmuxVersion string `protobuf:"bytes,3,opt,name=tmux_version,json=tmuxVersion,proto3" json:"tmux_version,omitempty"`
@@ -1652,7 +1652,13 @@ type InfoResponse struct {
 	// Space left for the state directory, in bytes. Zero means not known.
 	StorageAvailableBytes int64 `protobuf:"varint,13,opt,name=storage_available_bytes,json=storageAvailableBytes,proto3" json:"storage_available_bytes,omitempty"`
 	// What a person should repair on this host, one line each: an old tmux, no linger, a state directory that is cleaned.
-	Warnings      []string `protobuf:"bytes,14,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []string `protobuf:"bytes,14,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// The release that this tmuxd was stamped with; empty in a build that nobody stamped.
+	Release string `protobuf:"bytes,15,opt,name=release,proto3" json:"release,omitempty"`
+	// The commit that it was built from; empty when it is not known.
+	Commit string `protobuf:"bytes,16,opt,name=commit,proto3" json:"commit,omitempty"`
+	// True when it was built from a tree with changes that were not committed.
+	Dirty         bool `protobuf:"varint,17,opt,name=dirty,proto3" json:"dirty,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1783,6 +1789,27 @@ func (x *InfoResponse) GetWarnings() []string {
 		return x.Warnings
 	}
 	return nil
+}
+
+func (x *InfoResponse) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+func (x *InfoResponse) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *InfoResponse) GetDirty() bool {
+	if x != nil {
+		return x.Dirty
+	}
+	return false
 }
 
 // SessionCounts counts sessions by state.
@@ -2032,7 +2059,7 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\vUnconfirmed\x12\x16\n" +
 	"\x06detail\x18\x01 \x01(\tR\x06detail\x12-\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x17.muxpost.tmuxd.v1.PhaseR\x05phase\"\r\n" +
-	"\vInfoRequest\"\xb3\x04\n" +
+	"\vInfoRequest\"\xfb\x04\n" +
 	"\fInfoResponse\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12!\n" +
@@ -2048,7 +2075,10 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\x04cpus\x18\v \x01(\x05R\x04cpus\x124\n" +
 	"\x16memory_available_bytes\x18\f \x01(\x03R\x14memoryAvailableBytes\x126\n" +
 	"\x17storage_available_bytes\x18\r \x01(\x03R\x15storageAvailableBytes\x12\x1a\n" +
-	"\bwarnings\x18\x0e \x03(\tR\bwarnings\"Q\n" +
+	"\bwarnings\x18\x0e \x03(\tR\bwarnings\x12\x18\n" +
+	"\arelease\x18\x0f \x01(\tR\arelease\x12\x16\n" +
+	"\x06commit\x18\x10 \x01(\tR\x06commit\x12\x14\n" +
+	"\x05dirty\x18\x11 \x01(\bR\x05dirty\"Q\n" +
 	"\rSessionCounts\x12\x12\n" +
 	"\x04live\x18\x01 \x01(\x05R\x04live\x12\x12\n" +
 	"\x04dead\x18\x02 \x01(\x05R\x04dead\x12\x18\n" +

@@ -48,6 +48,11 @@ const (
 	DispatcherServiceListPausesProcedure = "/muxpost.dispatcher.v1.DispatcherService/ListPauses"
 	// DispatcherServiceReopenProcedure is the procedure name of the DispatcherService's Reopen RPC.
 	DispatcherServiceReopenProcedure = "/muxpost.dispatcher.v1.DispatcherService/Reopen"
+	// DispatcherServiceWatchSessionsProcedure is the procedure name of the DispatcherService's
+	// WatchSessions RPC.
+	DispatcherServiceWatchSessionsProcedure = "/muxpost.dispatcher.v1.DispatcherService/WatchSessions"
+	// DispatcherServiceInfoProcedure is the procedure name of the DispatcherService's Info RPC.
+	DispatcherServiceInfoProcedure = "/muxpost.dispatcher.v1.DispatcherService/Info"
 )
 
 var (
@@ -119,6 +124,22 @@ var (
 			Procedure:  DispatcherServiceReopenProcedure,
 		}
 	})
+	dispatcherServiceWatchSessionsSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeServer,
+			Schema:           v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("WatchSessions"),
+			Procedure:        DispatcherServiceWatchSessionsProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
+	dispatcherServiceInfoSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("Info"),
+			Procedure:        DispatcherServiceInfoProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
 )
 
 // DispatcherServiceClient is a client for the muxpost.dispatcher.v1.DispatcherService service.
@@ -144,12 +165,38 @@ type DispatcherServiceClient interface {
 	// Reopen takes back that a delivery was dropped, so that it is decided again when it is asked for again. One that is in its
 	// conversation is refused; one that has not ended is left as it is.
 	Reopen(context.Context, *v1.ReopenRequest) (*v1.ReopenResponse, error)
+	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
+	// hint: nothing that must happen may depend on it.
+	WatchSessions(context.Context, *v1.WatchSessionsRequest) (DispatcherServiceWatchSessionsClientStream, error)
+	// Info says which builds take part in deliveries.
+	Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error)
 }
 
 // NewDispatcherServiceClient constructs a client for the muxpost.dispatcher.v1.DispatcherService
 // service. Multiple service clients may share a single connect.Client.
 func NewDispatcherServiceClient(client *connect.Client) DispatcherServiceClient {
 	return &dispatcherServiceClient{client: client}
+}
+
+// DispatcherServiceWatchSessionsClientStream is the client stream for the DispatcherService's
+// WatchSessions RPC.
+type DispatcherServiceWatchSessionsClientStream struct {
+	stream connect.ClientStream
+}
+
+// Receive returns the next response message from the server.
+func (s DispatcherServiceWatchSessionsClientStream) Receive() (*v1.WatchSessionsResponse, error) {
+	var res v1.WatchSessionsResponse
+	if err := s.stream.Receive(&res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+// Close releases the stream's resources. It is idempotent and is typically deferred to clean up a
+// stream abandoned before io.EOF.
+func (s DispatcherServiceWatchSessionsClientStream) Close() error {
+	return s.stream.Close()
 }
 
 // DispatcherServiceHandler is an implementation of the muxpost.dispatcher.v1.DispatcherService
@@ -176,6 +223,11 @@ type DispatcherServiceHandler interface {
 	// Reopen takes back that a delivery was dropped, so that it is decided again when it is asked for again. One that is in its
 	// conversation is refused; one that has not ended is left as it is.
 	Reopen(context.Context, *v1.ReopenRequest) (*v1.ReopenResponse, error)
+	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
+	// hint: nothing that must happen may depend on it.
+	WatchSessions(context.Context, *v1.WatchSessionsRequest, DispatcherServiceWatchSessionsServerStream) error
+	// Info says which builds take part in deliveries.
+	Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error)
 }
 
 // RegisterDispatcherServiceHandler registers svc as the muxpost.dispatcher.v1.DispatcherService
@@ -192,7 +244,25 @@ func RegisterDispatcherServiceHandler(server *connect.Server, svc DispatcherServ
 		connect.Method{Spec: dispatcherServiceUnpauseSpec(), Handler: adapter.unpause},
 		connect.Method{Spec: dispatcherServiceListPausesSpec(), Handler: adapter.listPauses},
 		connect.Method{Spec: dispatcherServiceReopenSpec(), Handler: adapter.reopen},
+		connect.Method{Spec: dispatcherServiceWatchSessionsSpec(), Handler: adapter.watchSessions},
+		connect.Method{Spec: dispatcherServiceInfoSpec(), Handler: adapter.info},
 	)
+}
+
+// DispatcherServiceWatchSessionsServerStream is the server stream for the DispatcherService's
+// WatchSessions RPC.
+type DispatcherServiceWatchSessionsServerStream struct {
+	stream connect.ServerStream
+}
+
+// SendHeaders flushes the response headers without a message. The first Send does this implicitly.
+func (s DispatcherServiceWatchSessionsServerStream) SendHeaders() error {
+	return s.stream.SendHeaders()
+}
+
+// Send sends a response message to the client.
+func (s DispatcherServiceWatchSessionsServerStream) Send(res *v1.WatchSessionsResponse) error {
+	return s.stream.Send(res)
 }
 
 // UnimplementedDispatcherServiceHandler returns CodeUnimplemented from all methods.
@@ -232,6 +302,14 @@ func (UnimplementedDispatcherServiceHandler) ListPauses(context.Context, *v1.Lis
 
 func (UnimplementedDispatcherServiceHandler) Reopen(context.Context, *v1.ReopenRequest) (*v1.ReopenResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.Reopen is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) WatchSessions(context.Context, *v1.WatchSessionsRequest, DispatcherServiceWatchSessionsServerStream) error {
+	return connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.WatchSessions is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.Info is not implemented")
 }
 
 type dispatcherServiceClient struct {
@@ -305,6 +383,22 @@ func (c *dispatcherServiceClient) ListPauses(ctx context.Context, req *v1.ListPa
 func (c *dispatcherServiceClient) Reopen(ctx context.Context, req *v1.ReopenRequest) (*v1.ReopenResponse, error) {
 	var res v1.ReopenResponse
 	if err := c.client.CallUnary(ctx, dispatcherServiceReopenSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) WatchSessions(ctx context.Context, req *v1.WatchSessionsRequest) (DispatcherServiceWatchSessionsClientStream, error) {
+	stream, err := c.client.CallServerStream(ctx, dispatcherServiceWatchSessionsSpec(), req)
+	if err != nil {
+		return DispatcherServiceWatchSessionsClientStream{}, err
+	}
+	return DispatcherServiceWatchSessionsClientStream{stream: stream}, nil
+}
+
+func (c *dispatcherServiceClient) Info(ctx context.Context, req *v1.InfoRequest) (*v1.InfoResponse, error) {
+	var res v1.InfoResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceInfoSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -414,6 +508,26 @@ func (h dispatcherServiceHandler) reopen(ctx context.Context, _ connect.Spec, st
 		return err
 	}
 	res, err := h.svc.Reopen(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) watchSessions(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.WatchSessionsRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	return h.svc.WatchSessions(ctx, &req, DispatcherServiceWatchSessionsServerStream{stream: stream})
+}
+
+func (h dispatcherServiceHandler) info(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.InfoRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.Info(ctx, &req)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,38 @@
+package server
+
+import (
+	"context"
+
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	"muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1/dispatcherv1connect"
+	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
+)
+
+// WatchSessions says of which work items something changed at their session, until whoever asked or the service goes.
+func (s *Server) WatchSessions(ctx context.Context, _ *dispatcherv1.WatchSessionsRequest,
+	stream dispatcherv1connect.DispatcherServiceWatchSessionsServerStream) error {
+	follower := s.hints.Follow()
+	defer follower.Close()
+	for {
+		item, err := follower.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&dispatcherv1.WatchSessionsResponse{WorkItem: item}); err != nil {
+			return err
+		}
+	}
+}
+
+// Info says which builds take part in deliveries.
+func (s *Server) Info(context.Context, *dispatcherv1.InfoRequest) (*dispatcherv1.InfoResponse, error) {
+	return &dispatcherv1.InfoResponse{Builds: s.builds()}, nil
+}
+
+func (s *Server) builds() []*dispatcherv1.Build {
+	var out []*dispatcherv1.Build
+	for _, b := range []deliver.Build{s.build, s.host.Build()} {
+		out = append(out, &dispatcherv1.Build{Program: b.Program, Release: b.Release, Commit: b.Commit, Dirty: b.Dirty, Host: b.Host})
+	}
+	return out
+}
