@@ -37,7 +37,8 @@ func attentionCommand(a *app) *cobra.Command {
 	var within time.Duration
 	var all bool
 	c := &cobra.Command{
-		Use: "attention", Short: "List everything that needs a person, with what to do about it", Args: args(0, 0, ""),
+		Use: "attention", Short: "List everything that needs a person, with what to do about it",
+		Args: args(0, 0, "muxpost attention ack ID leaves an entry out of the list"), SuggestFor: []string{"ack", "acknowledge"},
 		Example: `  muxpost attention
   muxpost attention ack d1a2b3c4 --reason "the agent's owner knows"
   muxpost attention --all`,

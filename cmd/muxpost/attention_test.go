@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os/user"
 	"slices"
 	"strings"
 	"testing"
@@ -84,9 +85,9 @@ func TestPause_SaysWhatStandsAndHowToEndIt(t *testing.T) {
 			[]string{"github:o/r#1 is paused since", "by bob", "muxpost unpause 'github:o/r#1'"}},
 		{[]string{"status"}, []string{"PAUSED  all work items are paused since", "PAUSED  github:o/r#1 is paused", "(muxpost unpause --all)"}},
 		{[]string{"status", "--json"}, []string{`"work_item": "github:o/r#1"`, `"who": "bob"`, `"shadow": false`}},
-		{[]string{"unpause", "github:o/r#1"}, []string{"ended: github:o/r#1 is paused", "still: all work items are paused"}},
+		{[]string{"unpause", "github:o/r#1"}, []string{"ended: the pause of github:o/r#1, which stood since", "still: all work items are paused"}},
 		{[]string{"unpause", "github:o/r#1"}, []string{"it was not paused", "still: all work items"}},
-		{[]string{"unpause", "--all"}, []string{"ended: all work items are paused"}},
+		{[]string{"unpause", "--all"}, []string{"ended: the pause of all work items, which stood since", "by ann: an upgrade\n  what waited goes in"}},
 		{[]string{"pause", "--all", "--json"}, []string{`"existed": false`}},
 	} {
 		// A status says besides that nobody else serves here.
@@ -99,8 +100,26 @@ func TestPause_SaysWhatStandsAndHowToEndIt(t *testing.T) {
 			}
 		}
 	}
+	for _, command := range []string{"pause", "unpause"} {
+		if err := d.run(t, command); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "muxpost "+command+" --all") {
+			t.Errorf("%s of nothing: %v", command, err)
+		}
+	}
 	dispatcher.shadow = true
 	if err := d.run(t, "status"); !errors.Is(err, fault.Unavailable) || !strings.Contains(d.out.String(), "SHADOW") {
+		t.Errorf("%v\n%s", err, d.out)
+	}
+}
+
+// Cron and containers set no variable that names the user.
+func TestOperator_IsTheUserOfTheProcessWhereNothingNamesHim(t *testing.T) {
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDesk(t)
+	d.both(t, &fakePoller{}, &fakeDispatcher{})
+	if err := d.run(t, "pause", "--all"); err != nil || !strings.Contains(d.out.String(), " by "+me.Username+";") {
 		t.Errorf("%v\n%s", err, d.out)
 	}
 }

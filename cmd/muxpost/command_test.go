@@ -331,6 +331,20 @@ func TestSend_WaitEndsAtItsTimeout(t *testing.T) {
 	}
 }
 
+func TestCommands_WhatIsNotOneLeadsToOneThatIs(t *testing.T) {
+	d := newDesk(t)
+	for _, row := range []struct{ line, want string }{
+		{"sesions", "did you mean muxpost sessions?"},
+		{"ack daaaa1111", "did you mean muxpost attention?"},
+		{"attention ak daaaa1111", "muxpost attention ack ID"},
+		{"nothing-like-it", "muxpost --help lists the commands"},
+	} {
+		if err := d.run(t, strings.Fields(row.line)...); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v", row.line, err)
+		}
+	}
+}
+
 func TestCommands_SayWhoIsAwayAndWhatToDo(t *testing.T) {
 	d := newDesk(t)
 	for _, line := range [][]string{
@@ -434,6 +448,12 @@ func TestExplain_TellsTheStory(t *testing.T) {
 				State: pollerv1.LedgerState_LEDGER_STATE_DELIVERED, Budget: 3, CreateTime: at(time.Hour), UpdateTime: at(time.Hour)},
 			delivery: &dispatcherv1.Delivery{DeliveryId: "dbbbb2222", WorkItem: "github:octo/widget#7", How: dispatcherv1.How_HOW_RESUMED,
 				Outcome: dispatcherv1.Outcome_OUTCOME_DELIVERED, Asked: 1, UpdateTime: at(time.Hour), ConversationId: "c-1"}},
+		"explain-done": {id: "daaaa1111",
+			entry: &pollerv1.LedgerEntry{DeliveryId: "daaaa1111", WorkItem: "github:octo/widget#7", Source: "manual", Kind: "message", Reason: "done",
+				Detail: "it was settled by ann (it was gave_up, spawn_refused)", Tries: 3, Budget: 3, CreateTime: at(time.Hour), UpdateTime: at(time.Minute),
+				State: pollerv1.LedgerState_LEDGER_STATE_SETTLED},
+			delivery: &dispatcherv1.Delivery{DeliveryId: "daaaa1111", WorkItem: "github:octo/widget#7", Outcome: dispatcherv1.Outcome_OUTCOME_FAILED,
+				Reason: "spawn_refused", Remedy: "add it under tmuxd.harnesses", Asked: 3, UpdateTime: at(time.Hour)}},
 		"explain-dispatcher-away": {id: "daaaa1111", entry: entry, problems: []error{errors.New("the dispatcher does not answer")}},
 		"explain-other-host":      {id: "daaaa1111", delivery: delivery, session: elsewhere},
 	} {

@@ -94,16 +94,15 @@ func (d *doctor) config(context.Context) {
 	if !d.Found {
 		valuesErr = d.Check(layout.Tmuxd, layout.Poller) // what a first session runs says the file that muxpost up writes
 	}
-	if d.configErr != nil {
-		d.err(check, levelFail, d.configErr)
-	}
-	if valuesErr != nil {
-		d.err(check, levelFail, valuesErr)
-	}
 	switch {
-	case !d.Found && d.configErr == nil && valuesErr == nil:
+	case d.configErr != nil:
+		// What could not be read is not there, and would be missed for no other reason.
+		d.err(check, levelFail, d.configErr)
+	case valuesErr != nil:
+		d.err(check, levelFail, valuesErr)
+	case !d.Found:
 		d.ok(check, "there is no %s yet; muxpost up writes one", d.File)
-	case d.configErr == nil && valuesErr == nil:
+	default:
 		d.ok(check, "every key and value in %s can be used", d.File)
 	}
 	for _, s := range d.Poller.Sources {

@@ -72,6 +72,9 @@ func (d *doctor) addresses(context.Context) {
 		if settings.CheckListen(d.Address(service)) != nil {
 			continue // the check of the configuration says so
 		}
+		if !d.begun && d.Address(service) == d.DataDir.Address(service) {
+			continue // its directory comes with the first muxpost up, and is not made here
+		}
 		if err := stack.CheckAddress(d.Address(service)); err != nil {
 			d.err(check, levelFail, err)
 		}

@@ -172,9 +172,10 @@ func (st story) print(p view.Printer, thisHost string) {
 	}
 }
 
-// remedy is what a person can do. The dispatcher knows the case; what the ledger ended as unconfirmed is the ledger's.
+// remedy is what a person can do. The dispatcher knows the case; what the ledger ended by itself, or by a person's word, is the ledger's.
 func (st story) remedy(e why.Explanation) string {
-	if st.entry.GetReason() == "unconfirmed" {
+	switch st.entry.GetState() {
+	case pollerv1.LedgerState_LEDGER_STATE_SETTLED, pollerv1.LedgerState_LEDGER_STATE_CANCELLED:
 		return e.Remedy
 	}
 	return cmp.Or(st.delivery.GetRemedy(), e.Remedy)
@@ -183,11 +184,9 @@ func (st story) remedy(e why.Explanation) string {
 // withRetry puts the delivery's id into a remedy, and the retry behind it of an event that ended and that a retry is for.
 func (st story) withRetry(remedy string) string {
 	remedy = strings.ReplaceAll(remedy, why.DeliveryID, st.id)
-	state := st.entry.GetState()
-	switch {
-	case strings.Contains(remedy, "muxpost retry"):
-	case state == pollerv1.LedgerState_LEDGER_STATE_DROPPED, state == pollerv1.LedgerState_LEDGER_STATE_GAVE_UP:
-		return remedy + "; then muxpost retry " + st.id
+	switch st.entry.GetState() {
+	case pollerv1.LedgerState_LEDGER_STATE_DROPPED, pollerv1.LedgerState_LEDGER_STATE_GAVE_UP:
+		return why.WithRetry(remedy, st.id)
 	}
 	return remedy
 }

@@ -105,7 +105,7 @@ func downCommand(a *app) *cobra.Command {
 	}
 }
 
-// tellAgents says which agents live on.
+// tellAgents says which sessions stay. Whether the agent of one has ended is not asked: one that has is kept for a look.
 func (a *app) tellAgents(st *stack.Stack) error {
 	agents, err := st.Agents()
 	if err != nil {
@@ -115,7 +115,8 @@ func (a *app) tellAgents(st *stack.Stack) error {
 		a.say("no agent runs")
 		return nil
 	}
-	a.say("%s on in tmux, untouched; to look at one, or to end it for good:", view.Count(len(agents), "agent lives", "agents live"))
+	a.say("%s in tmux, untouched, and so does an agent that lives there; to look at one, or to end it for good:",
+		view.Count(len(agents), "session stays", "sessions stay"))
 	for _, agent := range agents {
 		if agent.WorkItem != "" {
 			a.say("  muxpost attach %s", view.Quote(agent.WorkItem))

@@ -3,6 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"os/user"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,14 +29,18 @@ func (a *app) whoFlag(c *cobra.Command, o *operatorFlags) {
 
 // by is who gives a command, as far as it is known.
 func (a *app) by(o operatorFlags) string {
-	return cmp.Or(o.who, a.where.Getenv("SUDO_USER"), a.where.Getenv("LOGNAME"), a.where.Getenv("USER"))
+	who := cmp.Or(o.who, a.where.Getenv("SUDO_USER"), a.where.Getenv("LOGNAME"), a.where.Getenv("USER"))
+	if me, err := user.Current(); who == "" && err == nil {
+		return me.Username // cron and containers set none of them
+	}
+	return who
 }
 
-// scope reads what is paused: a work item, or all with --all. One of the two must be said.
-func (o operatorFlags) scope(given []string) (string, error) {
+// scope reads what a command pauses or unpauses: a work item, or all with --all. One of the two must be said.
+func (o operatorFlags) scope(command string, given []string) (string, error) {
 	if (len(given) == 0) != o.all {
 		return "", fault.New(fault.Invalid, fault.ReasonBadArgument, "say either a work item or --all, and not both").
-			WithRemedy("muxpost pause github:owner/repo#number, or muxpost pause --all")
+			WithRemedy(fmt.Sprintf("muxpost %[1]s github:owner/repo#number, or muxpost %[1]s --all", command))
 	}
 	return itemOf(given)
 }
@@ -43,7 +50,7 @@ func pauseCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "pause ITEM | --all", Short: "Hold back the events of a work item, or of all, until unpause; nothing is lost",
 		Args: args(0, 1, "name one work item, or say --all"),
-		Long: `pause has the dispatcher begin no delivery: nothing is started and nothing is typed. What is under way ends. Events wait in the
+		Long: `pause has the dispatcher begin no delivery: nothing is started and nothing is typed. What is under way is finished. Events wait in the
 ledger and go in by themselves after muxpost unpause, within about a minute. A pause survives restarts.`,
 		Example: `  muxpost pause --all --reason "new release of the agent"
   muxpost pause github:octo/widget#7`,
@@ -57,7 +64,7 @@ ledger and go in by themselves after muxpost unpause, within about a minute. A p
 }
 
 func (a *app) pause(ctx context.Context, given []string, o operatorFlags) error {
-	item, err := o.scope(given)
+	item, err := o.scope("pause", given)
 	if err != nil {
 		return err
 	}
@@ -81,7 +88,7 @@ func (a *app) pause(ctx context.Context, given []string, o operatorFlags) error 
 	if answer.GetExisted() {
 		p.Line("it was paused already and stays so: %s", pauseLine(p, answer.GetPause()))
 	} else {
-		p.Line("%s; what is under way ends, and nothing else is begun", pauseLine(p, answer.GetPause()))
+		p.Line("%s; what is under way is finished, and nothing else is begun", pauseLine(p, answer.GetPause()))
 	}
 	p.Line("  muxpost unpause %s   ends it", attention.Scope(answer.GetPause()))
 	return nil
@@ -89,11 +96,15 @@ func (a *app) pause(ctx context.Context, given []string, o operatorFlags) error 
 
 // pauseLine says in one line what is paused, since when, by whom and why.
 func pauseLine(p view.Printer, pause *dispatcherv1.Pause) string {
-	line := "all work items are paused"
 	if item := pause.GetWorkItem(); item != "" {
-		line = view.Clean(item) + " is paused"
+		return view.Clean(item) + " is paused" + pauseStory(p, pause)
 	}
-	line += " since " + p.When(pause.GetCreateTime())
+	return "all work items are paused" + pauseStory(p, pause)
+}
+
+// pauseStory says since when a pause stands, by whom and why.
+func pauseStory(p view.Printer, pause *dispatcherv1.Pause) string {
+	line := " since " + p.When(pause.GetCreateTime())
 	if pause.GetWho() != "" {
 		line += " by " + view.Clip(pause.GetWho(), 100)
 	}
@@ -119,7 +130,7 @@ each is ended by itself. Events that waited are looked at within about a minute.
 }
 
 func (a *app) unpause(ctx context.Context, given []string, o operatorFlags) error {
-	item, err := o.scope(given)
+	item, err := o.scope("unpause", given)
 	if err != nil {
 		return err
 	}
@@ -143,18 +154,24 @@ func (a *app) unpause(ctx context.Context, given []string, o operatorFlags) erro
 	if err != nil {
 		return err
 	}
-	p := a.printer()
-	if answer.GetPause() == nil {
+	unpaused(a.printer(), answer.GetPause(), left.GetPauses(), o.all)
+	return nil
+}
+
+// unpaused says which pause was ended, if there was one, and which of those that are left concern who ended it.
+func unpaused(p view.Printer, ended *dispatcherv1.Pause, left []*dispatcherv1.Pause, all bool) {
+	if ended == nil {
 		p.Line("it was not paused")
 	} else {
-		p.Line("ended: %s", pauseLine(p, answer.GetPause()))
+		p.Line("ended: the pause of %s, which stood%s", cmp.Or(view.Clean(ended.GetWorkItem()), "all work items"), pauseStory(p, ended))
 	}
-	for _, pause := range left.GetPauses() {
-		if o.all || pause.GetWorkItem() == "" {
-			p.Line("%s", p.Paint(view.Warn, "still: "+pauseLine(p, pause)+" (muxpost unpause "+attention.Scope(pause)+")"))
-		}
+	still := slices.DeleteFunc(slices.Clone(left), func(pause *dispatcherv1.Pause) bool { return !all && pause.GetWorkItem() != "" })
+	for _, pause := range still {
+		p.Line("%s", p.Paint(view.Warn, "still: "+pauseLine(p, pause)+" (muxpost unpause "+attention.Scope(pause)+")"))
 	}
-	return nil
+	if ended != nil && (all || len(still) == 0) {
+		p.Line("  what waited goes in within about a minute")
+	}
 }
 
 // pauses lists all pauses.

@@ -22,8 +22,8 @@ func retryCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "retry DELIVERY-ID", Short: "Try an event again that was dropped, gave up or is unconfirmed, once its cause is gone",
 		Args: args(1, 1, "muxpost attention lists them"),
-		Long: `retry has an event asked about again under its own id and with a new budget: one that was dropped, gave up, or was typed without
-proof that it arrived. It is decided again, and what arrived after all is not typed again. An event that waits is looked at at once. What
+		Long: `retry has an event asked about again under its own id and with a new budget: one that was dropped, gave up, or ended as
+unconfirmed. It is decided again, and what arrived after all is not typed again. An event that waits is looked at at once. What
 policy ended, and what is in its conversation, is refused.
 
 Of an unconfirmed event that means that evidence is looked for again, and nothing is typed. With --type-again it is typed once more, under
@@ -72,7 +72,8 @@ func (a *app) retry(ctx context.Context, id string, o retryOptions) error {
 		id = e.GetDeliveryId()
 	case answer.GetEvidenceOnly():
 		a.say("%s of %s is only looked for again: nothing is typed", id, view.Clean(e.GetWorkItem()))
-		a.say("  muxpost retry --type-again %s   types it once more, after which it may be there twice (once it is unconfirmed again)", id)
+		a.say("  if it ends as unconfirmed again, after ten minutes:")
+		a.say("  muxpost retry --type-again %s   types it once more, after which it may be there twice", id)
 		a.say("  muxpost done %s   ends it instead", id)
 	case answer.GetRetried():
 		a.say("%s of %s is tried again, with %s", id, view.Clean(e.GetWorkItem()), view.Count(int(e.GetBudget()), "new try", "new tries"))
@@ -95,8 +96,8 @@ func doneCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "done DELIVERY-ID", Short: "End an event for good that was dropped, gave up or is unconfirmed, in place of a retry",
 		Args: args(1, 1, "muxpost attention lists them"),
-		Long: `done ends an event that needs a person: one that was dropped, gave up, or was typed without proof that it arrived. It is settled by
-your word, and no version and no sweep tries it again. Anything else is refused.`,
+		Long: `done ends an event that needs a person: one that was dropped, gave up, or ended as unconfirmed, which is after ten minutes without
+evidence. It is settled by your word, and no version and no sweep tries it again. Anything else is refused.`,
 		RunE: func(cmd *cobra.Command, given []string) error { return a.done(cmd.Context(), given[0], o) },
 	}
 	c.Flags().StringVar(&o.reason, "reason", "", "why, for others to read")

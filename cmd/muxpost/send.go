@@ -40,7 +40,7 @@ func sendCommand(a *app) *cobra.Command {
   muxpost send --wait github:octo/widget#7 - < message.txt`,
 		RunE: func(cmd *cobra.Command, given []string) error { return a.send(cmd.Context(), given, o) },
 	}
-	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "check everything and send nothing")
+	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "have it checked as if it were sent, and send nothing; whether an agent can be started is only seen at the start")
 	c.Flags().StringVar(&o.key, "key", "", "idempotency `KEY`: a second send with the same key is the first one again")
 	c.Flags().StringVar(&o.harness, "harness", "", "what to start if the item has no session yet, instead of the configured one")
 	c.Flags().BoolVar(&o.wait, "wait", false, "follow it until it ends; exit code 0 only when it was delivered")

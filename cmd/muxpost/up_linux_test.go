@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -167,7 +168,7 @@ func TestUp_CarriesAnEventToAnAgentAndDownLeavesItAlone(t *testing.T) {
 	i.must("0 failed", "doctor")
 
 	i.dispatcherDies()
-	if out := i.must("1 agent lives", "down"); !strings.Contains(out, "kill-session -t '=loop-octo-widget-7:'") {
+	if out := i.must("1 session stays", "down"); !strings.Contains(out, "kill-session -t '=loop-octo-widget-7:'") {
 		t.Errorf("down does not say how to end the agent:\n%s", out)
 	}
 	i.must("nothing runs", "down")
@@ -232,6 +233,29 @@ func TestUp_StopsWhatItStartedWhenAServiceDoesNotComeUp(t *testing.T) {
 	}
 	i.config("")
 	i.must("healthy", "up")
+}
+
+func TestDoctor_LooksBeforeTheFirstUpAndChangesNothing(t *testing.T) {
+	i := newInstallation(t)
+	i.must("0 failed", "doctor")
+	if left, err := os.ReadDir(i.dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	none := filepath.Join(i.dir, "none")
+	i.must("0 failed", "doctor", "--data-dir", none)
+	if _, err := os.Stat(none); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the data directory: %v", err)
+	}
+}
+
+func TestDoctor_OfAFileThatCannotBeReadNamesThatAlone(t *testing.T) {
+	i := newInstallation(t)
+	if err := os.WriteFile(filepath.Join(i.dir, "muxpost.yaml"), []byte("poller: {}\npoller: {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := i.run("doctor"); code != run.ExitFailed || !strings.Contains(out, "1 failed") || !strings.Contains(out, "already defined") {
+		t.Errorf("%d\n%s", code, out)
+	}
 }
 
 func TestUp_StartsNothingWhileAValueOfAnySectionIsWrong(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestGlossary_ExplainsEveryReasonAndEventOfTheLedger(t *testing.T) {
+func TestGlossary_ExplainsEveryStateReasonAndEventOfTheLedger(t *testing.T) {
 	data, err := os.ReadFile("../../docs/glossary.md")
 	if err != nil {
 		t.Fatal(err)
@@ -14,6 +14,9 @@ func TestGlossary_ExplainsEveryReasonAndEventOfTheLedger(t *testing.T) {
 	var words []string
 	for e := range EventTypes() {
 		words = append(words, string(e))
+	}
+	for _, s := range States() {
+		words = append(words, s.String())
 	}
 	words = append(words, ReasonUnconfirmed, ReasonBaselined, ReasonUnauthorised, ReasonDeleted, ReasonRearmed, ReasonSessionOccupied)
 	for _, w := range words {

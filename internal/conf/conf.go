@@ -51,7 +51,11 @@ func parse(path string, data []byte, sections []string, section string, into any
 	// The delimiter never occurs in a key, so that names such as "example.com" stay whole.
 	k := koanf.New("\x00")
 	if err := k.Load(document(data), yamlparser.Parser()); err != nil {
-		return fault.Wrap(fault.Invalid, fault.ReasonBadConfig, path+" is not valid YAML", yamlError(err))
+		invalid := fault.Wrap(fault.Invalid, fault.ReasonBadConfig, path+" is not valid YAML", yamlError(err))
+		if strings.Contains(err.Error(), "already defined") {
+			return invalid.WithRemedy("write it once, with the keys of both")
+		}
+		return invalid
 	}
 	d := decoder{lines: newLines(data)}
 	top := k.Raw()

@@ -126,6 +126,7 @@ func TestParse_EveryMistakeNamesItsKeyAndLine(t *testing.T) {
 		{"bad level", "tmuxd: {log_level: loud}", "tmuxd.log_level is not valid"},
 		{"not YAML", "tmuxd: {", "f.yaml is not valid YAML"},
 		{"key twice", "tmuxd:\n  listen: a\n  listen: b", `mapping key "listen" already defined`},
+		{"section twice", "tmuxd: {listen: a}\ntmuxd: {listen: b}", "write it once, with the keys of both"},
 		{"a list at the top", "- a", "f.yaml is not valid YAML"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

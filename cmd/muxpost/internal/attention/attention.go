@@ -169,11 +169,11 @@ func (f *finder) ended() {
 			continue
 		case row.GetState() == pollerv1.LedgerState_LEDGER_STATE_DROPPED:
 			e.Kind = Dropped
-			e.Remedy = withRetry(e)
+			e.Remedy = why.WithRetry(e.Remedy, e.DeliveryID)
 		case row.GetState() == pollerv1.LedgerState_LEDGER_STATE_GAVE_UP:
 			e.Kind = GaveUp
 			e.Why = "its tries are spent; the last answer: " + e.Why
-			e.Remedy = withRetry(e)
+			e.Remedy = why.WithRetry(e.Remedy, e.DeliveryID)
 		case row.GetState() == pollerv1.LedgerState_LEDGER_STATE_SETTLED && row.GetReason() == "unconfirmed":
 			e.Kind, e.Look = Unconfirmed, attach(row.GetWorkItem())
 			explained, _ := why.Of(row.GetReason())
@@ -264,14 +264,6 @@ func (f *finder) event(row *pollerv1.LedgerEntry) Entry {
 	return e
 }
 
-// withRetry ends a remedy with the retry, where it does not name it.
-func withRetry(e Entry) string {
-	if strings.Contains(e.Remedy, "muxpost retry") {
-		return e.Remedy
-	}
-	return joined(e.Remedy, "then muxpost retry "+e.DeliveryID)
-}
-
 func (f *finder) sessions() {
 	for _, s := range f.Sessions {
 		if !slices.Contains(s.GetFlags(), dispatcherv1.SessionFlag_SESSION_FLAG_DETACHED) {
@@ -335,10 +327,6 @@ func Scope(p *dispatcherv1.Pause) string {
 }
 
 func attach(item string) string { return "muxpost attach " + view.Quote(item) }
-
-func joined(parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
-}
 
 func timeOf(t *timestamppb.Timestamp) *time.Time {
 	if t == nil {

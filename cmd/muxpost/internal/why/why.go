@@ -4,6 +4,8 @@
 // It decides nothing, and knows none of the particulars of a case: those stand in the detail that comes with a reason.
 package why
 
+import "strings"
+
 // Explanation explains a reason.
 type Explanation struct {
 	// Meaning is a sentence without its full stop.
@@ -222,6 +224,10 @@ func faults() map[string]Explanation {
 			"as many attempts run as the host lets run at once",
 			"wait for one to end, or raise tmuxd.tasks.max_running",
 		},
+		"unknown_call": {
+			"the other side is of another release and does not have this call",
+			"run the same release everywhere; `muxpost version` and the services' --version say which one runs",
+		},
 
 		"internal":        {"a part of muxpost failed on it", "see the logs; if it lasts, report it"},
 		"invalid":         {"the request can never succeed as it was made; the detail says why", ""},
@@ -234,4 +240,17 @@ func faults() map[string]Explanation {
 		"unauthenticated": {"the caller has no name", "check the certificates or the token"},
 		"denied":          {"the caller may not do this", "check its role"},
 	}
+}
+
+// WithRetry ends the remedy of a delivery that ended with its retry, where it does not name it. What would have passed by itself while it
+// was still asked about needs the retry alone.
+func WithRetry(remedy, id string) string {
+	retry := "muxpost retry " + id
+	switch {
+	case strings.Contains(remedy, "muxpost retry"):
+		return remedy
+	case remedy == "", remedy == byItself:
+		return retry
+	}
+	return remedy + "; then " + retry
 }

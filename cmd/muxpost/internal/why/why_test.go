@@ -85,3 +85,16 @@ func TestTables_DoNotOverlap(t *testing.T) {
 		}
 	}
 }
+
+func TestWithRetry_OfWhatEndedNeverSaysThatItGoesOnByItself(t *testing.T) {
+	for remedy, want := range map[string]string{
+		"":        "muxpost retry d1",
+		byItself:  "muxpost retry d1",
+		"free it": "free it; then muxpost retry d1",
+		"see to it, and muxpost retry d1 or leave it": "see to it, and muxpost retry d1 or leave it",
+	} {
+		if got := WithRetry(remedy, "d1"); got != want {
+			t.Errorf("%q: %q", remedy, got)
+		}
+	}
+}

@@ -103,7 +103,8 @@ func (d *Deliverer) Deliver(ctx context.Context, req Request) (result Result, er
 	if err != nil {
 		return Result{}, err
 	}
-	if len(pauses) > 0 {
+	// One that was typed is under way: a pause ends no search for evidence of it, and must not make it look as if it had not begun.
+	if len(pauses) > 0 && found.Outcome != dispatch.Unconfirmed {
 		return newRun(d, c, found, lease.Lease{}, started).postpone(ctx, pauses)
 	}
 	// From here on whoever asked may go away: a lease that was taken for nobody would hold the item back until it ends.

@@ -114,6 +114,22 @@ func TestPause_WhatIsUnderWayEnds(t *testing.T) {
 	}
 }
 
+func TestPause_WhatWasTypedIsLookedForFurther(t *testing.T) {
+	b := newBench(live(delivertest.World{NoEvidence: true}), nil)
+	b.store.Put(*recorded("c1"))
+	if got := b.ask(t, id).Delivery; got.Outcome != dispatch.Unconfirmed {
+		t.Fatalf("%+v", got)
+	}
+	b.pause(t, "")
+	if got := b.ask(t, id).Delivery; got.Outcome != dispatch.Unconfirmed || len(b.host.World().Typed) != 1 {
+		t.Errorf("%+v, typed %v", got, b.host.World().Typed)
+	}
+	b.host.Change(func(w *delivertest.World) { w.NoEvidence = false })
+	if got := b.ask(t, id).Delivery; got.Outcome != dispatch.Delivered || len(b.host.World().Typed) != 1 {
+		t.Errorf("%+v, typed %v", got, b.host.World().Typed)
+	}
+}
+
 func TestPause_TellsOfItselfOnce(t *testing.T) {
 	b := newBench(absent(), nil)
 	b.pause(t, item)

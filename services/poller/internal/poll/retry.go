@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -149,8 +148,8 @@ func (r *Retrier) typeAgain(ctx context.Context, row Entry, again Again) (Retrie
 		return Retried{}, err
 	}
 	if row.State != ledger.Settled {
-		return Retried{}, fault.Newf(fault.Conflict, "", "it is %s, and only what is unconfirmed is typed again", row.State).
-			WithRemedy("muxpost explain " + row.DeliveryID + " says what it waits for; evidence is looked for by itself for ten minutes")
+		return Retried{}, fault.Newf(fault.Conflict, "", "it is %s, and only what ended as unconfirmed is typed again", described(row)).
+			WithRemedy("muxpost explain " + row.DeliveryID + " says what it waits for; evidence is looked for by itself for ten minutes, and then it ends")
 	}
 	id, err := r.ledger.TypeAgain(ctx, again)
 	if err != nil {
@@ -182,10 +181,22 @@ func (r *Retrier) Settle(ctx context.Context, again Again) (row Entry, settled b
 		r.log.InfoContext(ctx, "an event is settled by a person's word", obs.KeyDeliveryID, row.DeliveryID, obs.KeyWorkItem, row.WorkItem,
 			"who", again.Who)
 	case row.State != ledger.Settled || row.Reason != ReasonDone:
-		return Entry{}, false, fault.Newf(fault.Conflict, "", "it is %s, and only what was dropped, gave up or is unconfirmed is settled by hand",
-			strings.TrimSpace(row.State.String()+" "+row.Reason)).WithRemedy("muxpost explain " + row.DeliveryID + " says what becomes of it")
+		remedy := "muxpost explain " + row.DeliveryID + " says what becomes of it"
+		if row.State.Waits() {
+			remedy += "; what was typed ends as unconfirmed after ten minutes without evidence"
+		}
+		return Entry{}, false, fault.Newf(fault.Conflict, "", "it is %s, and only what was dropped, gave up or ended as unconfirmed is settled by hand",
+			described(row)).WithRemedy(remedy)
 	}
 	return row, settled, nil
+}
+
+// described is the state of a row with its reason, as people read it.
+func described(row Entry) string {
+	if row.Reason == "" {
+		return row.State.String()
+	}
+	return row.State.String() + " (" + row.Reason + ")"
 }
 
 func (r *Retrier) row(ctx context.Context, id string) (Entry, error) {
@@ -238,6 +249,8 @@ func retriable(row Entry) error {
 		return refused(what+row.SupersededBy, "see muxpost explain "+row.SupersededBy)
 	case row.State == ledger.Cancelled || !row.DeletedAt.IsZero():
 		return refused("it was deleted upstream, so it is not delivered any more", send)
+	case row.State == ledger.Settled && row.Reason == ReasonDone:
+		return refused("a person said that it is done, so it is not tried again", send)
 	case row.State == ledger.Settled && row.Reason != ledger.ReasonUnconfirmed:
 		return refused("it was settled by policy ("+row.Reason+"), and a retry does not change the policy", send)
 	}
