@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/wrapper"
 )
 
@@ -395,7 +396,7 @@ func full(t *testing.T, line string) (wrapper.Record, int) {
 	_ = os.Chmod(disk, 0o700)
 	code := cmd.ProcessState.ExitCode()
 	if code == 99 || strings.Contains(string(out), "unshare failed") {
-		atADesk(t, "no file system can be mounted here")
+		needs.Unmet(t, "no file system can be mounted here")
 	}
 	if !strings.Contains(string(out), "cannot write the record") {
 		t.Errorf("nothing is said: %s", out)

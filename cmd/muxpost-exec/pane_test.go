@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/wrapper"
 )
 
@@ -25,9 +26,7 @@ type pane struct {
 // inPane starts a harness in a pane that is retained when it ends.
 func inPane(t *testing.T, line string, change func(*wrapper.Spec)) *pane {
 	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
-		atADesk(t, "tmux is not installed")
-	}
+	needs.Program(t, "tmux")
 	dir, err := os.MkdirTemp("", "mux") // a socket's address is short
 	if err != nil {
 		t.Fatal(err)
@@ -55,15 +54,6 @@ func inPane(t *testing.T, line string, change func(*wrapper.Spec)) *pane {
 		os.RemoveAll(dir)
 	})
 	return p
-}
-
-// atADesk skips a test for something that is missing; where everything has to be there, it fails.
-func atADesk(t *testing.T, missing string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(missing)
-	}
-	t.Skip(missing)
 }
 
 // tmux runs a command on the server.
@@ -238,9 +228,7 @@ func TestPane_ATerminalThatWasTakenComesBack(t *testing.T) {
 
 func TestPane_AnInteractiveShellHasItsJobs(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("bash"); err != nil {
-		atADesk(t, "bash is not installed")
-	}
+	needs.Program(t, "bash")
 	p := inPane(t, "", func(s *wrapper.Spec) {
 		s.Argv, s.Env = []string{"bash", "--norc", "-i"}, append(s.Env, "PS1=prompt> ", "TERM=xterm")
 	})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/wrapper"
 )
 
@@ -18,7 +19,7 @@ const nobody = 65534
 func asNobody(t *testing.T, line func(dir string) string) (cmd *exec.Cmd, record func() (wrapper.Record, error), dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		atADesk(t, "only root can become another user; run by one without rights, the other tests show the same")
+		needs.Unmet(t, "only root can become another user; run by one without rights, the other tests show the same")
 	}
 	public, err := os.MkdirTemp("", "muxpost") // the directories of tests are closed to others
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"muxpost.dev/muxpost/cmd/muxpost/internal/stack"
 	"muxpost.dev/muxpost/db/local"
 	"muxpost.dev/muxpost/internal/layout"
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/run"
 	"muxpost.dev/muxpost/internal/settings"
 )
@@ -60,18 +61,9 @@ type installation struct {
 
 func newInstallation(t *testing.T) *installation {
 	t.Helper()
-	missing := ""
-	if _, err := exec.LookPath("tmux"); err != nil {
-		missing = "tmux is not installed"
-	}
+	needs.Program(t, "tmux")
 	if _, err := local.Find(); err != nil {
-		missing = err.Error()
-	}
-	if missing != "" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
+		needs.Unmet(t, err)
 	}
 	bin, err := programs()
 	if err != nil {
@@ -294,13 +286,7 @@ func TestUp_WorksWithTheFirstConfiguration(t *testing.T) {
 
 // On a host where tmux was upgraded, the session's server still runs the old one, whose file is gone.
 func TestAttach_UsesTheServersOwnProgramAfterAnUpgrade(t *testing.T) {
-	installed, err := exec.LookPath("tmux")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("tmux is not installed")
-		}
-		t.Skip("tmux is not installed")
-	}
+	installed := needs.Program(t, "tmux")
 	dir := t.TempDir()
 	program, socket := filepath.Join(dir, "tmux"), filepath.Join(dir, "s")
 	for _, args := range [][]string{{"cp", installed, program}, {program, "-S", socket, "new-session", "-d", "-s", "a", "sleep 600"}} {

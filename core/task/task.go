@@ -46,22 +46,12 @@ func States() []State {
 	return out
 }
 
-// String returns the state's name, as it is stored.
+// String returns the state's name, for the log.
 func (s State) String() string {
 	if int(s) < len(stateNames) {
 		return stateNames[s]
 	}
 	return stateNames[Unknown]
-}
-
-// ParseState reads a state's name; an unknown one is Unknown and false.
-func ParseState(name string) (State, bool) {
-	for s, n := range stateNames {
-		if n == name {
-			return State(s), true
-		}
-	}
-	return Unknown, false
 }
 
 // Final reports whether the attempt is over. A final state is never left.
@@ -111,22 +101,12 @@ const (
 
 var orderNames = [...]string{NoOrder: "", OrderStop: "stop", OrderTime: "time_limit", OrderStall: "stall"}
 
-// String returns the order's name, as it is stored; empty for none.
+// String returns the order's name, for the log; empty for none.
 func (o Order) String() string {
 	if int(o) < len(orderNames) {
 		return orderNames[o]
 	}
 	return orderNames[NoOrder]
-}
-
-// ParseOrder reads an order's name; an unknown one is NoOrder and false.
-func ParseOrder(name string) (Order, bool) {
-	for o, n := range orderNames {
-		if n == name {
-			return Order(o), true
-		}
-	}
-	return NoOrder, false
 }
 
 // Reason is why an attempt is in its state: what people search for and alert on. The list is closed.

@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/internal/needs"
 )
 
 // helperVariable turns the test binary into a process that starts a cluster, says so, and waits to be killed or told to exit.
@@ -74,17 +75,14 @@ func startHelper(t *testing.T, how, dir string) (*exec.Cmd, io.Closer, int) {
 func needPostgres(t *testing.T) {
 	t.Helper()
 	if _, err := Find(); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		needs.Unmet(t, err)
 	}
 }
 
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root has privileges to drop")
+		needs.Unmet(t, "only root has privileges to drop")
 	}
 }
 

@@ -46,8 +46,7 @@ func riverMigrations(log *slog.Logger) ([]*goose.Migration, error) {
 func riverStep(m *rivermigrate.Migrator[*sql.Tx], d rivermigrate.Direction, target int) *goose.GoFunc {
 	return &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
 		opts := &rivermigrate.MigrateOpts{TargetVersion: target}
-		// It is deprecated because several migrations may not share a transaction; this is always a single one.
-		_, err := m.MigrateTx(ctx, tx, d, opts) //nolint:staticcheck
+		_, err := m.MigrateTx(ctx, tx, d, opts) //nolint:staticcheck // deprecated for several migrations in a transaction; this is a single one
 		return err
 	}}
 }

@@ -1,7 +1,6 @@
 package version
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
@@ -9,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"muxpost.dev/muxpost/internal/needs"
 )
 
 func TestDescribe_StampWinsOverTheToolchainsRecord(t *testing.T) {
@@ -39,13 +40,7 @@ func TestDescribe_StampWinsOverTheToolchainsRecord(t *testing.T) {
 }
 
 func TestVersion_LinkerStampsTheNamedVariables(t *testing.T) {
-	goTool, err := exec.LookPath("go")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("no go tool on the path")
-		}
-		t.Skip("no go tool on the path")
-	}
+	goTool := needs.Program(t, "go")
 	binary := filepath.Join(t.TempDir(), "version.test")
 	const pkg = "muxpost.dev/muxpost/internal/version."
 	flags := "-X " + pkg + "Version=v7.8.9 -X " + pkg + "Commit=0123456789 -X " + pkg + "Dirty=true"

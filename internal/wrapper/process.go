@@ -101,15 +101,24 @@ type stat struct {
 
 func (s stat) ended() bool { return s.state == 'Z' || s.state == 'X' }
 
-// readStat reads /proc. The command name in the line may hold anything, so fields count from its last bracket.
-func readStat(pid int) (stat, error) {
+// StatFields returns the fields of /proc/PID/stat from the state of the process on, 20 at least. The command name before it may hold
+// anything, so they count from its last bracket.
+func StatFields(pid int) ([]string, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return stat{}, err
+		return nil, err
 	}
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	if len(fields) < 20 {
-		return stat{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+		return nil, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+	}
+	return fields, nil
+}
+
+func readStat(pid int) (stat, error) {
+	fields, err := StatFields(pid)
+	if err != nil {
+		return stat{}, err
 	}
 	s := stat{state: fields[0][0]}
 	if s.parent, err = strconv.Atoi(fields[1]); err != nil {

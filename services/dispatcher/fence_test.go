@@ -21,6 +21,7 @@ import (
 	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/db/dbtest"
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/rpc/rpctest"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
@@ -42,12 +43,7 @@ type fenced struct {
 func programs(t *testing.T) (dir string) {
 	t.Helper()
 	for _, needed := range []string{"tmux", "go"} {
-		if _, err := exec.LookPath(needed); err != nil {
-			if os.Getenv("CI") == "true" {
-				t.Fatal(needed + " is not installed")
-			}
-			t.Skip(needed + " is not installed")
-		}
+		needs.Program(t, needed)
 	}
 	dir = t.TempDir()
 	for name, pkg := range map[string]string{"muxpost-tmuxd": "services/tmuxd", "muxpost-exec": "cmd/muxpost-exec", "fakeagent": "test/fakeagent"} {

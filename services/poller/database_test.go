@@ -16,13 +16,14 @@ import (
 	"muxpost.dev/muxpost/db/local"
 	"muxpost.dev/muxpost/db/migrations"
 	"muxpost.dev/muxpost/internal/layout"
+	"muxpost.dev/muxpost/internal/needs"
 )
 
 // keepLocal starts a local cluster in the data directory, as muxpost up does, and returns what stops it.
 func keepLocal(t *testing.T, dir string) func() {
 	t.Helper()
-	if _, err := local.Find(); errors.Is(err, fault.NotFound) && os.Getenv("CI") != "true" {
-		t.Skip(err)
+	if _, err := local.Find(); errors.Is(err, fault.NotFound) {
+		needs.Unmet(t, err)
 	}
 	cluster, err := local.Start(t.Context(), local.Options{Dir: layout.DataDir(dir).Postgres()})
 	must(t, err)

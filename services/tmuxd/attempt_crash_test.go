@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"muxpost.dev/muxpost/internal/failpoint"
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/rpc/rpctest"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
@@ -32,6 +33,7 @@ type tasker struct {
 
 func newTasker(t *testing.T, binary string) *tasker {
 	t.Helper()
+	needs.Program(t, "tmux")
 	execs, err := wrapperBinary()
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/task"
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/settings"
 	"muxpost.dev/muxpost/services/tmuxd/internal/attempt"
 	"muxpost.dev/muxpost/services/tmuxd/internal/disk"
@@ -53,12 +54,7 @@ type bench struct {
 
 func newBench(t *testing.T, change ...func(*bench)) *bench {
 	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("tmux is not installed")
-		}
-		t.Skip("tmux is not installed")
-	}
+	needs.Program(t, "tmux")
 	execs, err := wrapperBinary()
 	if err != nil {
 		t.Fatal(err)

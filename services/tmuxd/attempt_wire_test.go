@@ -129,7 +129,7 @@ func TestFollow_TellsWhatIsKeptThenWhatChanges(t *testing.T) {
 		if s.CaughtUp {
 			return enough
 		}
-		first = append(first, s.Attempt.ID)
+		first = append(first, s.Value.ID)
 		return nil
 	})
 	if !errors.Is(err, enough) || len(first) != 2 {
@@ -149,7 +149,7 @@ func TestFollow_TellsWhatIsKeptThenWhatChanges(t *testing.T) {
 		later = append(later, s)
 		return nil
 	})
-	if !errors.Is(err, enough) || len(later) == 0 || later[len(later)-1].Attempt == nil || later[len(later)-1].Attempt.State != task.Succeeded {
+	if !errors.Is(err, enough) || len(later) == 0 || later[len(later)-1].Value == nil || later[len(later)-1].Value.State != task.Succeeded {
 		t.Errorf("%+v, %v", later, err)
 	}
 	for _, step := range later {

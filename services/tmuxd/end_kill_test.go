@@ -95,11 +95,11 @@ func TestKill_AGuestThatComesAtTheLastMomentIsSeen(t *testing.T) {
 	r.finish()
 	w := r.watch()
 	guest := 0
-	w.clear = func(ctx context.Context, g host.Guard) (bool, error) {
+	w.clear = func(ctx context.Context, m host.Removal) (bool, error) {
 		if guest == 0 {
 			guest = r.guest("sleep 300")
 		}
-		return w.Tmux.Clear(ctx, r.item.Target(), g)
+		return w.Tmux.Remove(ctx, r.item.Target(), m)
 	}
 	if res := r.kill(of.Stamp, false); res.Outcome != host.EndRefused || res.Cause != host.RefusedGuests || !r.alive(guest) {
 		t.Errorf("%+v", res)

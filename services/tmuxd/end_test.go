@@ -479,12 +479,7 @@ func TestTerminate_LeavesThePersonsPaneAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	of, _ := r.running(waits)
-	r.person("split-window", "-d", "-t", "%0", "sleep 300")
-	out, err := r.cmd("display-message", "-p", "-t", "%1", "#{pane_pid}")
-	guest, convErr := strconv.Atoi(strings.TrimSpace(out))
-	if err != nil || convErr != nil {
-		t.Fatalf("%v %v", err, convErr)
-	}
+	guest := r.guest("sleep 300")
 	if res := r.terminate(of.Stamp, time.Minute); res.Outcome != host.EndDone || res.Already {
 		t.Errorf("%+v", res)
 	}

@@ -19,6 +19,7 @@ import (
 	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/settings"
 	"muxpost.dev/muxpost/services/tmuxd/internal/disk"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
@@ -68,13 +69,7 @@ func TestMain(m *testing.M) {
 
 func newRig(t *testing.T, env map[string]string) *rig {
 	t.Helper()
-	installed, err := exec.LookPath("tmux")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("tmux is not installed")
-		}
-		t.Skip("tmux is not installed")
-	}
+	installed := needs.Program(t, "tmux")
 	dir, err := os.MkdirTemp("", "mux") // a socket's address is short
 	if err != nil {
 		t.Fatal(err)
@@ -224,6 +219,16 @@ func (r *rig) ready() {
 
 func (r *rig) screen() string {
 	out, _ := r.cmd("capture-pane", "-p", "-t", "%0")
+	return out
+}
+
+// shown is what a pane shows, which must be there.
+func (r *rig) shown(pane string) string {
+	r.t.Helper()
+	out, err := r.cmd("capture-pane", "-p", "-t", pane)
+	if err != nil {
+		r.t.Fatalf("%s: %v: %s", pane, err, out)
+	}
 	return out
 }
 

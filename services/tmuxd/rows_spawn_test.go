@@ -64,36 +64,36 @@ func spawnRows() map[string]spawnRow {
 		"unknown: waits": {func(r *rig, w *watched) { lives(r, w); r.stopServer() }, host.SpawnFailed, 0, "tmux_no_answer", ""},
 		"dead, the kill's answer is lost and it is gone": {func(r *rig, w *watched) {
 			dies(r, w)
-			w.clear = func(ctx context.Context, g host.Guard) (bool, error) {
-				_, err := w.Tmux.Clear(ctx, r.item.Target(), g)
+			w.clear = func(ctx context.Context, m host.Removal) (bool, error) {
+				_, err := w.Tmux.Remove(ctx, r.item.Target(), m)
 				return false, errors.Join(host.ErrNoAnswer, err)
 			}
 		}, host.SpawnStarted, 0, "", "kill new"},
 		"dead, the kill is refused and it is still there": {func(r *rig, w *watched) {
 			dies(r, w)
-			w.clear = func(ctx context.Context, g host.Guard) (bool, error) {
-				g.Generation = "g-another"
-				return w.Tmux.Clear(ctx, r.item.Target(), g)
+			w.clear = func(ctx context.Context, m host.Removal) (bool, error) {
+				m.Generation = "g-another"
+				return w.Tmux.Remove(ctx, r.item.Target(), m)
 			}
 		}, host.SpawnOccupied, host.OccupantUnclearable, "", "kill"},
 		"dead, the kill is answered and it is still there": {func(r *rig, w *watched) {
 			dies(r, w)
-			w.clear = func(context.Context, host.Guard) (bool, error) { return true, nil }
+			w.clear = func(context.Context, host.Removal) (bool, error) { return true, nil }
 		}, host.SpawnOccupied, host.OccupantUnclearable, "", "kill"},
 		"dead, a guest comes before the kill": {func(r *rig, w *watched) {
 			dies(r, w)
-			w.clear = func(ctx context.Context, g host.Guard) (bool, error) {
+			w.clear = func(ctx context.Context, m host.Removal) (bool, error) {
 				r.person("split-window", "-d", "-t", "%0", "cat -v")
-				return w.Tmux.Clear(ctx, r.item.Target(), g)
+				return w.Tmux.Remove(ctx, r.item.Target(), m)
 			}
 		}, host.SpawnOccupied, host.OccupantUnclearable, "", "kill"},
 		"dead, alive again before the kill": {func(r *rig, w *watched) {
 			dies(r, w)
-			w.clear = func(ctx context.Context, g host.Guard) (bool, error) {
+			w.clear = func(ctx context.Context, m host.Removal) (bool, error) {
 				r.person("kill-session", "-t", "="+r.item.Target()+":")
 				r.until("the server is gone", func() bool { return r.tmux.Dial(r.item.Target()) == session.NoServer })
 				r.another("cat -v")
-				return w.Tmux.Clear(ctx, r.item.Target(), g)
+				return w.Tmux.Remove(ctx, r.item.Target(), m)
 			}
 		}, host.SpawnOccupied, host.OccupantLive, "", "kill"},
 		"absent, duplicate, absent": {func(r *rig, w *watched) {
@@ -113,7 +113,7 @@ func spawnRows() map[string]spawnRow {
 		}, host.SpawnOccupied, host.OccupantLive, "", "new"},
 		"absent, duplicate, dead, unclearable": {func(r *rig, w *watched) {
 			w.create = r.duplicates(w, func() func() { r.another("exit 3"); return nil }, nil)
-			w.clear = func(context.Context, host.Guard) (bool, error) { return true, nil }
+			w.clear = func(context.Context, host.Removal) (bool, error) { return true, nil }
 		}, host.SpawnOccupied, host.OccupantUnclearable, "", "new kill"},
 		"absent, duplicate, dead, cleared, duplicate": {func(r *rig, w *watched) {
 			w.create = r.duplicates(w, func() func() { r.another("exit 3"); return nil }, func() { r.another("cat -v") })
@@ -210,9 +210,9 @@ func TestSpawn_SilenceAfterAKillWaits(t *testing.T) {
 	first := r.started("", "")
 	r.dead()
 	w := r.watch()
-	w.clear = func(ctx context.Context, g host.Guard) (bool, error) {
+	w.clear = func(ctx context.Context, m host.Removal) (bool, error) {
 		r.stopServer()
-		return w.Tmux.Clear(ctx, r.item.Target(), g)
+		return w.Tmux.Remove(ctx, r.item.Target(), m)
 	}
 	got, err := r.Spawn(r.ctx(), host.SpawnRequest{Item: r.item, Harness: "fakeagent", DeliveryID: d1, Text: "hello there", Token: r.token()})
 	waits := errors.Is(err, fault.Unavailable) || err == nil && got.Outcome == host.SpawnFailed

@@ -234,7 +234,7 @@ func TestPaste_GoesToTheAgentsPaneAlone(t *testing.T) {
 	if got := r.paste(d1, "touch /tmp/pwned"); got.Verdict != host.Submitted {
 		t.Fatalf("%+v\n%s", got, r.screen())
 	}
-	if out, _ := r.cmd("capture-pane", "-p", "-t", "%1"); strings.Contains(out, "pwned") {
+	if strings.Contains(r.shown("%1"), "pwned") {
 		t.Fatal("it went into the person's pane")
 	}
 	r.took(res.Conversation, typed(d1, "touch /tmp/pwned"))

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 
 	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/rpc"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 	"muxpost.dev/muxpost/test/fakeagent/agenttest"
@@ -50,12 +51,7 @@ func newStress(t *testing.T, sessions int) *stress {
 	if testing.Short() {
 		t.Skip("it takes a minute or two")
 	}
-	if _, err := exec.LookPath("tmux"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("tmux is not installed")
-		}
-		t.Skip("tmux is not installed")
-	}
+	needs.Program(t, "tmux")
 	dir, err := os.MkdirTemp("", "mux")
 	if err != nil {
 		t.Fatal(err)

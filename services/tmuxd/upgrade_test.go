@@ -9,19 +9,14 @@ import (
 	"testing"
 
 	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
 
 // An upgrade of tmux replaces its file below living servers. MUXPOST_TEST_TMUX lists releases to upgrade to, as a PATH is written, beside
 // the installed one.
 func TestUpgrade_OfTmuxUnderALivingAgent(t *testing.T) {
-	now, err := exec.LookPath("tmux")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("tmux is not installed")
-		}
-		t.Skip("tmux is not installed")
-	}
+	now := needs.Program(t, "tmux")
 	for _, next := range append(filepath.SplitList(os.Getenv("MUXPOST_TEST_TMUX")), now) {
 		t.Run(next, func(t *testing.T) {
 			r := newRig(t, nil)

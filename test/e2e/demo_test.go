@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"muxpost.dev/muxpost/internal/needs"
 )
 
 // The demonstration is what somebody new runs first. It judges itself, by what the agent recorded.
 func TestDemo_EndsWithNothingLostOrDoubled(t *testing.T) {
-	needsTmux(t)
+	needs.Program(t, "tmux")
 	bin, err := programs()
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"muxpost.dev/muxpost/core/prompt"
+	"muxpost.dev/muxpost/internal/needs"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
@@ -95,21 +96,10 @@ func start(t *testing.T, seed fakegithub.Seed, change func(*world)) *world {
 	return startBuild(t, &shipped, 2*time.Minute, seed, change)
 }
 
-// needsTmux skips at a desk without tmux.
-func needsTmux(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("tmux is not installed")
-		}
-		t.Skip("tmux is not installed")
-	}
-}
-
 // startBuild is start with other programs, and with the time that the test may take.
 func startBuild(t *testing.T, b *build, limit time.Duration, seed fakegithub.Seed, change func(*world)) *world {
 	t.Helper()
-	needsTmux(t)
+	needs.Program(t, "tmux")
 	bin, err := b.make()
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/test/fakeagent/agenttest"
 )
 
@@ -40,12 +41,7 @@ type pane struct {
 // newPane prepares a private tmux server; start starts the agent in it.
 func newPane(t *testing.T) *pane {
 	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("tmux is missing, and under CI that is a failure")
-		}
-		t.Skip("tmux is missing")
-	}
+	needs.Program(t, "tmux")
 	// The path of a socket has room for about 100 bytes, which the directory of a test with a long name would exceed.
 	dir, err := os.MkdirTemp("", "fa")
 	if err != nil {

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"muxpost.dev/muxpost/internal/needs"
 )
 
 // Line is one line of a transcript. Which fields are set depends on the type.
@@ -156,18 +158,10 @@ func types(lines []Line) []string {
 	return out
 }
 
-// Build compiles the agent, once for all tests of a process, and returns the path of the program. Without a Go tool the test is skipped
-// at a desk and fails under CI. The program stays where it is when the tests end: a link that is up to date is not made again.
+// Build compiles the agent, once for all tests of a process, and returns the path of the program. The program stays where it is when the tests end: a link that is up to date is not made again.
 func Build(tb testing.TB) string {
 	tb.Helper()
-	tool, err := exec.LookPath("go")
-	if err != nil && os.Getenv("CI") != "" {
-		tb.Fatal("the go tool is missing, and under CI that is a failure")
-	}
-	if err != nil {
-		tb.Skip("the go tool is missing: the agent cannot be built")
-	}
-	program, err := build(tool)
+	program, err := build(needs.Program(tb, "go"))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func (r *Runner) orderHeld(ctx context.Context, a *attempt, o Order) (already bo
 	failpoint.Hit("tmuxd.attempt.ordered")
 	r.Logger.InfoContext(ctx, "an attempt is ended", obs.KeyAttemptID, m.ID, obs.KeyTarget, m.Target, obs.KeyToken, m.Token,
 		obs.KeyReason, o.Kind.String())
-	r.feed.tell(a.view())
+	r.tell(a)
 	return false, nil
 }
 

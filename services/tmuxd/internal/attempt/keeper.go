@@ -199,7 +199,7 @@ func (k *keeping) tell(ctx context.Context, m Memory, mark Marker, j task.Judgem
 	if started {
 		a.begin()
 	}
-	k.r.feed.tell(a.view())
+	k.r.tell(a)
 	if j.State != task.Unknown {
 		k.unknown, k.alerted = time.Time{}, false
 		return
@@ -241,7 +241,7 @@ func (r *Runner) settle(ctx context.Context, a *attempt, j task.Judgement, mark 
 	failpoint.Hit("tmuxd.attempt.settled")
 	r.Logger.InfoContext(ctx, "attempt", obs.KeyAttemptID, m.ID, obs.KeyTarget, m.Target, obs.KeyHarness, m.Harness, obs.KeyToken, m.Token,
 		obs.KeyOutcome, o.State.String(), obs.KeyReason, string(o.Reason))
-	r.feed.tell(a.view())
+	r.tell(a)
 	a.begin()
 	close(a.over)
 }

@@ -249,7 +249,7 @@ func (r *Runner) begin(a *attempt, l *launching) error {
 		return errors.Join(storage(err), r.Disk.Forget(m.ID))
 	}
 	failpoint.Hit("tmuxd.attempt.begun")
-	r.feed.tell(a.view())
+	r.tell(a)
 	return nil
 }
 

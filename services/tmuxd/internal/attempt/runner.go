@@ -22,6 +22,7 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/task"
 	"muxpost.dev/muxpost/internal/obs"
+	"muxpost.dev/muxpost/services/tmuxd/internal/changes"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 )
 
@@ -59,7 +60,7 @@ type Deps struct {
 type Runner struct {
 	Deps
 	cfg  Config
-	feed *feed
+	feed *changes.Log[Attempt]
 
 	mu       sync.Mutex
 	attempts map[string]*attempt
@@ -72,13 +73,15 @@ type Runner struct {
 
 // New returns a runner. Before it is used, Adopt learns what there is.
 func New(c Config, d Deps) *Runner {
-	return &Runner{Deps: d, cfg: c, feed: newFeed(random("b")), attempts: map[string]*attempt{}, unreadable: map[string]bool{}}
+	return &Runner{Deps: d, cfg: c, feed: changes.New[Attempt](random("b")), attempts: map[string]*attempt{}, unreadable: map[string]bool{}}
 }
 
 // attempt is what a Runner holds of one.
 type attempt struct {
-	// turn is held by whoever changes the memory.
+	// turn is held by whoever changes the memory, or tells.
 	turn sync.Mutex
+	// told is what was told last; nil for nothing. The turn guards it.
+	told *Attempt
 	// attended is true once it has a keeper; the runner's lock guards it.
 	attended bool
 
@@ -164,7 +167,7 @@ func (r *Runner) Adopt(ctx context.Context) error {
 		if m.Outcome == nil {
 			open++
 		}
-		r.feed.tell(a.view())
+		r.tell(a)
 	}
 	for _, id := range unreadable {
 		r.unreadable[id] = true
@@ -237,7 +240,7 @@ func (r *Runner) Sweep(ctx context.Context) {
 		r.mu.Lock()
 		delete(r.attempts, m.ID)
 		r.mu.Unlock()
-		r.feed.forget(m.ID)
+		r.feed.Remove(m.ID)
 	}
 }
 

@@ -51,7 +51,7 @@ type theHost struct {
 	count int
 	token int64
 	ids   int
-	// agents are the items of bundled agents, stamps the incarnations of all.
+	// stamps are the incarnations, by item.
 	stamps map[int]string
 }
 

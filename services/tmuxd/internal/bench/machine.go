@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"muxpost.dev/muxpost/internal/wrapper"
 )
 
 // usage is the memory of some processes, in bytes.
@@ -38,14 +40,10 @@ func memory(pid int) usage {
 	return u
 }
 
-// cpu reads the processor time that a process has used, in clock ticks of a hundredth of a second.
+// cpu reads the processor time that a process has used. The kernel says it in ticks of a hundredth of a second.
 func cpu(pid int) time.Duration {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	f, err := wrapper.StatFields(pid)
 	if err != nil {
-		return 0
-	}
-	f := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	if len(f) < 13 {
 		return 0
 	}
 	user, _ := strconv.ParseInt(f[11], 10, 64)

@@ -84,9 +84,7 @@ func (d *Dir) Tree(target, stamp string) (host.Tree, error) {
 	if out.Wrapper {
 		out.Pids = append(out.Pids, r.Wrapper.Pid)
 	}
-	for _, p := range left {
-		out.Pids = append(out.Pids, p.Pid)
-	}
+	out.Pids = append(out.Pids, pids(left)...)
 	return out, nil
 }
 
@@ -106,13 +104,22 @@ func (d *Dir) Term(target, stamp string) error {
 			return err
 		}
 	}
-	for _, p := range ask {
-		// One that is stopped takes a signal only once it goes on.
-		if err := errors.Join(p.Signal(syscall.SIGTERM), p.Signal(syscall.SIGCONT)); err != nil {
-			return err
-		}
+	return term(ask)
+}
+
+// term sends TERM to each of them. One that is stopped takes it only once it goes on.
+func term(processes []wrapper.Process) (err error) {
+	for _, p := range processes {
+		err = errors.Join(err, p.Signal(syscall.SIGTERM), p.Signal(syscall.SIGCONT))
 	}
-	return nil
+	return err
+}
+
+func pids(processes []wrapper.Process) (out []int) {
+	for _, p := range processes {
+		out = append(out, p.Pid)
+	}
+	return out
 }
 
 // Kill ends with KILL what lives of an incarnation, and its wrapper only if that is asked for: it is to record the end of the others.

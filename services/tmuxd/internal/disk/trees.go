@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -67,13 +66,9 @@ func (a Attempts) Progress(m attempt.Memory) (attempt.Progress, error) {
 
 // used returns how much processor time a process has used, with its children that ended, and whether it stands stopped.
 func used(p wrapper.Process) (ticks uint64, stopped bool, err error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(p.Pid) + "/stat")
+	fields, err := wrapper.StatFields(p.Pid)
 	if err != nil {
 		return 0, false, err
-	}
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	if len(fields) < 15 {
-		return 0, false, fmt.Errorf("/proc/%d/stat has %d fields", p.Pid, len(fields))
 	}
 	for _, field := range fields[11:15] {
 		n, err := strconv.ParseUint(field, 10, 64)
@@ -110,16 +105,9 @@ func (a Attempts) End(m attempt.Memory, hard bool) ([]int, error) {
 	if hard {
 		left, err = r.KillLeft(treeTime)
 	} else if left, err = r.Left(); err == nil {
-		for _, p := range left {
-			// One that is stopped takes a TERM only once it goes on.
-			err = errors.Join(err, p.Signal(syscall.SIGTERM), p.Signal(syscall.SIGCONT))
-		}
+		err = term(left)
 	}
-	var pids []int
-	for _, p := range left[:min(len(left), maxRemains)] {
-		pids = append(pids, p.Pid)
-	}
-	return pids, err
+	return pids(left[:min(len(left), maxRemains)]), err
 }
 
 // EndWrapper kills the wrapper of an attempt itself.

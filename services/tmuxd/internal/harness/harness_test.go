@@ -143,7 +143,7 @@ func TestArgv_HoldsNoPromptAndNoUnaskedWord(t *testing.T) {
 
 func TestEnviron_PassesOnOnlyWhatIsNamed(t *testing.T) {
 	env := bundled(t).Environ(func(key string) (string, bool) { return "v", true }, Vars{})
-	all := strings.Join(env, "\n")
+	all := "\n" + strings.Join(env, "\n")
 	for _, want := range []string{"FAKEAGENT_HOME=/state/harness/fakeagent", "PATH=v", "FAKEAGENT_TURN=v", "TERM=tmux-256color"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%s is missing in %v", want, env)

@@ -10,6 +10,7 @@ import (
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/internal/failpoint"
+	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 )
 
@@ -200,13 +201,13 @@ func (d *delivering) refused() (PasteResult, bool) {
 func (d *delivering) delivered(ctx context.Context, from session.Phase, v Verdict) (PasteResult, error) {
 	id := d.req.DeliveryID
 	if err := d.journal(session.Taken, false); err != nil {
-		d.h.Logger.WarnContext(ctx, "the journal could not be written", "target", d.target, "delivery_id", id, "error", err)
+		d.h.Logger.WarnContext(ctx, "the journal could not be written", obs.KeyTarget, d.target, obs.KeyDeliveryID, id, obs.KeyError, err)
 	}
 	_, err := d.act(ctx, func(ctx context.Context, g Guard) (Ruling, error) {
 		return d.h.Tmux.Record(ctx, d.target, g, id, from, d.ring.With(id, session.Taken))
 	})
 	if err != nil {
-		d.h.Logger.WarnContext(ctx, "the phase of a delivery could not be recorded", "target", d.target, "delivery_id", id, "error", err)
+		d.h.Logger.WarnContext(ctx, "the phase of a delivery could not be recorded", obs.KeyTarget, d.target, obs.KeyDeliveryID, id, obs.KeyError, err)
 	}
 	return PasteResult{Verdict: v, ByTranscript: true}, nil
 }

@@ -1,15 +1,12 @@
 package host
 
 import (
-	"container/list"
 	"context"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/services/tmuxd/internal/changes"
 )
 
 // Summary is what is told of a session.
@@ -37,45 +34,32 @@ type Step struct {
 	MassDeath *MassDeath
 }
 
-// feed holds the last change of every session, in the order of the changes. A follower is a position in that order and nothing else: what
-// it has not read is superseded by what is newer, so that a slow one costs no memory and is waited for by nobody.
+// feed holds what is known of every session, and tells it.
 type feed struct {
-	// life tells the cursors of this life of tmuxd from others.
-	life string
-
-	mu sync.Mutex
-	// last is the number of the last change.
-	last  int64
-	known map[string]*change
-	// order has the changes, oldest first; the newest is always there, older ones may be superseded.
-	order *list.List
-	// news is closed at the next change.
-	news chan struct{}
-	// alarm is the last mass death.
-	alarm *change
+	mu    sync.Mutex
+	known map[string]*known
+	log   *changes.Log[news]
 }
 
-// change is the last change of a session, or the last mass death.
-type change struct {
-	number int64
-	place  *list.Element
+// news is what is told: a session, or a mass death.
+type news struct {
+	session *Summary
+	deaths  *MassDeath
+}
 
+// known is what is known of a session.
+type known struct {
 	session Summary
 	// living is true after a session was told as live, until it was told as ended; aliveAt is when it was last seen alive, and endedAt when a
 	// process of it ended since.
 	living           bool
 	aliveAt, endedAt time.Time
-	// forgotten is true for what is not known any more: that is told to whoever follows, and to nobody who begins.
+	// forgotten is true for what is not known any more.
 	forgotten bool
-
-	deaths *MassDeath
 }
 
-// past reports whether a change is nothing to begin with.
-func (c *change) past() bool { return c.deaths != nil || c.forgotten }
-
 func newFeed(life string) *feed {
-	return &feed{life: life, known: map[string]*change{}, order: list.New(), news: make(chan struct{})}
+	return &feed{known: map[string]*known{}, log: changes.New[news](life)}
 }
 
 // tell takes what was seen of a session. What was seen before that which is known is passed over. ended is true when it was alive and is not;
@@ -86,7 +70,7 @@ func (f *feed) tell(s Summary) (ended bool, at time.Time) {
 	c := f.known[s.Target]
 	fresh := c == nil
 	if fresh {
-		c = &change{}
+		c = &known{}
 		f.known[s.Target] = c
 	} else if s.SeenAt.Before(c.session.SeenAt) {
 		return false, at
@@ -105,7 +89,9 @@ func (f *feed) tell(s Summary) (ended bool, at time.Time) {
 	told, forgotten := c.session, c.forgotten
 	c.session, c.forgotten = s, false
 	if fresh || forgotten || !told.same(s) {
-		f.append(c)
+		f.log.Append(s.Target, news{session: &s}, false)
+	} else {
+		f.log.Amend(s.Target, news{session: &s})
 	}
 	return ended, at
 }
@@ -116,7 +102,7 @@ func (f *feed) forget(s Summary) {
 	defer f.mu.Unlock()
 	if c := f.known[s.Target]; c != nil && !c.forgotten && !s.SeenAt.Before(c.session.SeenAt) {
 		c.session, c.forgotten, c.living = s, true, false
-		f.append(c)
+		f.log.Append(s.Target, news{session: &s}, true)
 	}
 }
 
@@ -135,32 +121,13 @@ func (f *feed) doubt(target, stamp string, at time.Time) {
 	if c.session.State == session.Live {
 		c.session.State, c.session.Flags, c.session.SeenAt = session.Unknown, 0, at
 		c.session.Detail = "a process of it has ended, and it is being looked at"
+		s := c.session
+		f.log.Amend(target, news{session: &s})
 	}
 }
 
 // raise takes a mass death.
-func (f *feed) raise(d MassDeath) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.alarm == nil {
-		f.alarm = &change{}
-	}
-	f.alarm.deaths = &d
-	f.append(f.alarm)
-}
-
-// append makes a change the newest. The lock is held.
-func (f *feed) append(c *change) {
-	f.last++
-	c.number = f.last
-	if c.place == nil {
-		c.place = f.order.PushBack(c)
-	} else {
-		f.order.MoveToBack(c.place)
-	}
-	close(f.news)
-	f.news = make(chan struct{})
-}
+func (f *feed) raise(d MassDeath) { f.log.Append("", news{deaths: &d}, true) }
 
 // same reports whether a reader would be told the same.
 func (s Summary) same(t Summary) bool {
@@ -171,98 +138,13 @@ func (s Summary) same(t Summary) bool {
 	return equal && s == t
 }
 
-// batchSize is how many changes a follower takes at a time.
-const batchSize = 64
-
-// batch is what a follower reads at once.
-type batch struct {
-	changes []change
-	// news is closed when there is more.
-	news <-chan struct{}
-}
-
-// after returns the oldest changes behind a number.
-func (f *feed) after(number int64) batch {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	out := batch{news: f.news}
-	at := f.order.Back()
-	for at != nil && at.Prev() != nil && numberOf(at.Prev()) > number {
-		at = at.Prev()
-	}
-	for ; at != nil && len(out.changes) < batchSize; at = at.Next() {
-		if numberOf(at) > number {
-			out.changes = append(out.changes, *at.Value.(*change))
-		}
-	}
-	return out
-}
-
-func numberOf(e *list.Element) int64 { return e.Value.(*change).number }
-
-func (f *feed) cursor(number int64) string { return f.life + "." + strconv.FormatInt(number, 10) }
-
-// position reads a cursor. An empty one, and one of another life of tmuxd, begins at the beginning.
-func (f *feed) position(cursor string) (number int64, resumed bool, err error) {
-	if cursor == "" {
-		return 0, false, nil
-	}
-	life, digits, ok := strings.Cut(cursor, ".")
-	number, parseErr := strconv.ParseInt(digits, 10, 64)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !ok || life == "" || parseErr != nil || number < 0 || life == f.life && number > f.last {
-		return 0, false, fault.New(fault.Invalid, fault.ReasonBadArgument, "the cursor is not one that this service gave").
-			WithRemedy("pass the cursor of the last step on as it came, or none to begin with every session")
-	}
-	if life != f.life {
-		return 0, false, nil
-	}
-	return number, true, nil
-}
-
-// Follow tells every session as it is known, then that this was all, and then what changes, until ctx ends or tell fails; it returns that
-// error. With a cursor of this life of tmuxd it begins behind it. Who takes long to be told misses what is superseded meanwhile, is told how
-// much that was, and goes on with the newest; nobody waits for them.
+// Follow tells every session as it is known, then that this was all, and then what changes, until ctx ends or tell fails: see changes.Log.
 func (h *Host) Follow(ctx context.Context, cursor string, tell func(Step) error) error {
-	number, resumed, err := h.feed.position(cursor)
-	if err != nil {
-		return err
-	}
-	for caughtUp := false; ; {
-		b := h.feed.after(number)
-		if len(b.changes) == 0 && !caughtUp {
-			caughtUp = true
-			if err := tell(Step{Cursor: h.feed.cursor(number), CaughtUp: true}); err != nil {
-				return err
-			}
+	return h.feed.log.Follow(ctx, cursor, func(s changes.Step[news]) error {
+		out := Step{Cursor: s.Cursor, CaughtUp: s.CaughtUp, Missed: s.Missed}
+		if s.Value != nil {
+			out.Session, out.MassDeath = s.Value.session, s.Value.deaths
 		}
-		for _, c := range b.changes {
-			// The numbers that a beginning passes over are changes of the past.
-			if missed := c.number - number - 1; missed > 0 && (resumed || caughtUp) {
-				if err := tell(Step{Cursor: h.feed.cursor(c.number - 1), Missed: missed}); err != nil {
-					return err
-				}
-			}
-			number = c.number
-			step := Step{Cursor: h.feed.cursor(number), Session: &c.session}
-			if c.deaths != nil {
-				step.Session, step.MassDeath = nil, c.deaths
-			}
-			if c.past() && !resumed && !caughtUp {
-				continue
-			}
-			if err := tell(step); err != nil {
-				return err
-			}
-		}
-		if len(b.changes) > 0 && ctx.Err() == nil {
-			continue
-		}
-		select {
-		case <-b.news:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+		return tell(out)
+	})
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/session"
 )
 
@@ -82,15 +81,23 @@ func TestFollow_TheSameSeenAgainIsNoChange(t *testing.T) {
 	first.Exit = Exit{Known: true, At: time.Unix(7, 0).In(time.FixedZone("", 3600))}
 	again.Exit = Exit{Known: true, At: time.Unix(7, 0).In(time.FixedZone("", 3600))}
 	h.feed.tell(first)
+	_, cursor := read(t, h, "", 2, nil)
 	h.feed.tell(again)
-	if h.feed.last != 1 || !h.feed.known["a"].session.SeenAt.Equal(time.Unix(2, 0)) {
-		t.Errorf("change %d, seen at %v", h.feed.last, h.feed.known["a"].session.SeenAt)
+	got, _ := read(t, h, cursor, 1, nil)
+	expect(t, got, "caught up")
+	err := h.Follow(t.Context(), "", func(s Step) error { // whoever begins is told when it was seen last
+		if s.Session == nil || !s.Session.SeenAt.Equal(time.Unix(2, 0)) {
+			t.Errorf("%+v", s.Session)
+		}
+		return errEnough
+	})
+	if !errors.Is(err, errEnough) {
+		t.Error(err)
 	}
 	again.Exit.Code, again.SeenAt = 1, time.Unix(3, 0)
 	h.feed.tell(again)
-	if h.feed.last != 2 {
-		t.Error("another exit code is no change")
-	}
+	got, _ = read(t, h, cursor, 2, nil)
+	expect(t, got, "a dead", "caught up")
 }
 
 func TestFollow_WhatWasSeenEarlierIsPassedOver(t *testing.T) {
@@ -147,62 +154,6 @@ func TestFollow_ResumesBehindACursor(t *testing.T) {
 	later.feed.tell(seenAs("c", session.Live, 1))
 	got, _ = read(t, later, cursor, 2, nil)
 	expect(t, got, "c live", "caught up")
-
-	life := h.feed.life
-	for _, bad := range []string{"x", ".1", life, life + ".", life + ".-1", life + ".99", life + ".1.2", "b.x"} {
-		if err := h.Follow(t.Context(), bad, func(Step) error { return errEnough }); fault.ReasonOf(err) != fault.ReasonBadArgument {
-			t.Errorf("%q: %v", bad, err)
-		}
-	}
-}
-
-// A reader that takes long gets the number of what it missed, and each session once, as it is now.
-func TestFollow_ASlowReaderMissesWhatIsSupersededAndIsWaitedForByNobody(t *testing.T) {
-	t.Parallel()
-	h := New(Config{}, Deps{Now: time.Now})
-	h.feed.tell(seenAs("a", session.Live, 1))
-	h.feed.tell(seenAs("b", session.Live, 1))
-	got, _ := read(t, h, "", 6, func(n int) {
-		if n != 3 { // it hangs at the third step, while much happens
-			return
-		}
-		for i := range int64(500) {
-			h.feed.tell(seenAs("a", []session.State{session.Dead, session.Live}[i%2], 2+i))
-		}
-		h.feed.tell(seenAs("b", session.Dead, 2))
-	})
-	expect(t, got, "a live", "b live", "caught up", "missed 499", "a live", "b dead")
-}
-
-func TestFollow_EverySessionIsToldWhateverTheirNumber(t *testing.T) {
-	t.Parallel()
-	h := New(Config{}, Deps{Now: time.Now})
-	const count = 3*batchSize + 7
-	for i := range count {
-		h.feed.tell(seenAs(fmt.Sprint("t", i), session.Live, 1))
-	}
-	got, _ := read(t, h, "", count+1, nil)
-	for i, step := range got[:count] {
-		if step != fmt.Sprintf("t%d live", i) {
-			t.Fatalf("step %d is %s", i, step)
-		}
-	}
-	expect(t, got[count:], "caught up")
-}
-
-func TestFollow_EndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	h := New(Config{}, Deps{Now: time.Now})
-	ctx, cancel := context.WithCancel(t.Context())
-	err := h.Follow(ctx, "", func(s Step) error {
-		if s.CaughtUp {
-			cancel()
-		}
-		return nil
-	})
-	if !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
 }
 
 func TestList_GoesOnBehindATarget(t *testing.T) {

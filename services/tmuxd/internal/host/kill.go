@@ -64,7 +64,7 @@ func (e *ending) clear(ctx context.Context) (EndResult, error) {
 			return r, err
 		}
 		ruled, err := e.remove(ctx, func(ctx context.Context) (bool, error) {
-			return e.h.Tmux.Clear(ctx, e.target, e.sight.guard(e.slot.generation, e.token, e.h.Now().Add(actTime)))
+			return e.h.Tmux.Remove(ctx, e.target, Removal{Stamp: e.stamp, Generation: e.slot.generation, Dead: true})
 		})
 		if err != nil {
 			return EndResult{}, err

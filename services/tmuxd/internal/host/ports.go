@@ -29,8 +29,6 @@ type Tmux interface {
 	// Advance gives the server a new generation: after it answered, no act of an earlier one can run.
 	Advance(ctx context.Context, target, generation string) error
 	Typist
-	// Clear ends the session, if it still is this incarnation and every pane of it is dead.
-	Clear(ctx context.Context, target string, g Guard) (bool, error)
 	Terminals
 	Lister
 	Reader

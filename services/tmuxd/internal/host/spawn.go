@@ -14,6 +14,7 @@ import (
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/internal/failpoint"
+	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 )
 
@@ -243,7 +244,7 @@ func (sp *spawning) clear(ctx context.Context) (answered bool) {
 	h := sp.h
 	sp.kills++
 	actCtx, cancel := context.WithTimeout(ctx, actTime)
-	_, err := h.Tmux.Clear(actCtx, sp.target, sp.sight.guard(sp.slot.generation, sp.req.Token, h.Now().Add(actTime)))
+	_, err := h.Tmux.Remove(actCtx, sp.target, Removal{Stamp: sp.sight.incarnation().Stamp, Generation: sp.slot.generation, Dead: true})
 	cancel()
 	failpoint.Hit("tmuxd.spawn.cleared")
 	answered = !noAnswer(err)
@@ -251,7 +252,7 @@ func (sp *spawning) clear(ctx context.Context) (answered bool) {
 		// It may still run: with the generation moved on it cannot. Where that gets no answer either, the server may be ending just now. What
 		// runs late can only clear the incarnation that was seen dead.
 		if err := h.advance(ctx, sp.slot, sp.target); err != nil {
-			h.Logger.InfoContext(ctx, "a kill got no answer", "target", sp.target, "error", err)
+			h.Logger.InfoContext(ctx, "a kill got no answer", obs.KeyTarget, sp.target, obs.KeyError, err)
 		}
 	}
 	for range 40 {
@@ -347,7 +348,7 @@ func (sp *spawning) create(ctx context.Context) (SpawnResult, error) {
 	m.SessionID, m.PaneID, m.PanePid, m.Server = made.SessionID, made.Pane, made.Pid, made.Server
 	if err := h.Disk.Remember(m); err != nil {
 		// The session describes itself; what is missing here is read from it again.
-		h.Logger.WarnContext(ctx, "the memory of a session could not be written", "target", sp.target, "error", err)
+		h.Logger.WarnContext(ctx, "the memory of a session could not be written", obs.KeyTarget, sp.target, obs.KeyError, err)
 	}
 	return sp.watch(ctx, m, boots)
 }

@@ -10,6 +10,7 @@ import (
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/internal/failpoint"
+	"muxpost.dev/muxpost/internal/obs"
 )
 
 // TerminateRequest names the incarnation to end.
@@ -273,7 +274,7 @@ func (e *ending) gone(ctx context.Context, tree Tree) EndResult {
 	if tree.Known {
 		if err := h.Disk.Conclude(e.target, e.stamp, h.Now()); err != nil {
 			// It has ended all the same, and the next look sees it so.
-			h.Logger.WarnContext(ctx, "the end of an incarnation could not be recorded", "target", e.target, "error", err)
+			h.Logger.WarnContext(ctx, "the end of an incarnation could not be recorded", obs.KeyTarget, e.target, obs.KeyError, err)
 		}
 	}
 	e.sight = h.seen(ctx, e.item)

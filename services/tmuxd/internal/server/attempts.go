@@ -76,8 +76,8 @@ func (s *Server) WatchAttempts(req *tmuxdv1.WatchAttemptsRequest, stream tmuxdv1
 	return s.attempts.Follow(stream.Context(), req.GetCursor(), func(step attempt.Step) error {
 		out := &tmuxdv1.WatchAttemptsResponse{Cursor: step.Cursor}
 		switch {
-		case step.Attempt != nil:
-			out.Step = &tmuxdv1.WatchAttemptsResponse_Attempt{Attempt: s.attempt(*step.Attempt)}
+		case step.Value != nil:
+			out.Step = &tmuxdv1.WatchAttemptsResponse_Attempt{Attempt: s.attempt(*step.Value)}
 		case step.CaughtUp:
 			out.Step = &tmuxdv1.WatchAttemptsResponse_CaughtUp{CaughtUp: &tmuxdv1.CaughtUp{}}
 		default:

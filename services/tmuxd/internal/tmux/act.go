@@ -1,7 +1,6 @@
 package tmux
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/internal/wrapper"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
 
@@ -154,27 +154,6 @@ func (c *Client) Advance(ctx context.Context, target, generation string) error {
 	return nil
 }
 
-// Clear ends a session whose incarnation was seen dead, if inside the server it still is that one and every pane of the session is
-// dead. done is false when the guard refused.
-func (c *Client) Clear(ctx context.Context, target string, g host.Guard) (done bool, err error) {
-	n, t := Nonce(), "'="+target+":'"
-	everyPaneDead := "#{==:#{m:*0*,#{W:#{P:#{pane_dead}}}},0}"
-	guard := all(equal("session_name", target), equal(optStamp, g.Stamp), equal(optGeneration, g.Generation), everyPaneDead)
-	// The answer is printed first: with its last session the server may be gone before it could say anything.
-	r, err := c.ask(ctx, "Clear", target, n, "if-shell -F -t "+t+" "+literal(guard)+
-		" { display-message -p 'OK|"+n+"' ; kill-session -t "+t+" } { display-message -p 'NO|"+n+"' }")
-	if err != nil {
-		return false, err
-	}
-	if _, ok := r.find(tagOK, n); ok {
-		return true, nil
-	}
-	if _, no := r.find(tagNO, n); no {
-		return false, nil
-	}
-	return false, r.silent()
-}
-
 // Nudge makes the server look after its children: on Debian's 3.3a the end of one in eight killed programs is missed, until the next
 // child ends. The signal says nothing that is not true, so it is harmless at any time.
 func (c *Client) Nudge(server host.Server) {
@@ -214,16 +193,12 @@ func (c *Client) Stopped(tty string) bool {
 		return false
 	}
 	for _, e := range entries {
-		if c := e.Name()[0]; c < '0' || c > '9' {
-			continue
-		}
-		data, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		// After the name, which may hold anything: state, parent, group, session, terminal.
-		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-		if len(fields) < 5 || fields[0] != "T" && fields[0] != "t" {
+		fields, err := wrapper.StatFields(pid) // state, parent, group, session, terminal
+		if err != nil || fields[0] != "T" && fields[0] != "t" {
 			continue
 		}
 		if n, err := strconv.ParseUint(fields[4], 10, 64); err == nil && sameTerminal(n, st.Rdev) {

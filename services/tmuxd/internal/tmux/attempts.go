@@ -141,7 +141,7 @@ func tail(rows []string) string {
 
 // Free ends the attempt's session, and with it its server, if every pane of it is dead.
 func (a Attempts) Free(ctx context.Context, target string, p attempt.Pane) (bool, error) {
-	done, err := a.c.Clear(ctx, target, guardOf(p))
+	done, err := a.c.Remove(ctx, target, host.Removal{Stamp: p.Stamp, Generation: p.Generation, Dead: true})
 	return done, translated(err)
 }
 

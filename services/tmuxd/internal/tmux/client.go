@@ -2,8 +2,8 @@
 // that the server runs without a pause and answers with an echoed nonce; only that nonce proves that the server executed anything,
 // never an exit status. Every mutation checks its guard inside the server, in the same list as the act.
 //
-// Requests travel over one control client per server (control.go), opened when it is needed and closed when it is not; the binary is
-// run only for that, and to make a session. There is no second path: a server that cannot be reached that way does not answer.
+// Requests travel over one control client per server (control.go), opened when it is needed and closed when it is not; a binary is
+// run only for that (to find the server's own and to knock first), and to make a session. There is no second path: a server that cannot be reached that way does not answer.
 //
 // It knows commands, formats and sockets. It knows no work item, no delivery text's meaning, no harness and no policy.
 package tmux
@@ -154,7 +154,7 @@ func (r reply) find(tag, nonce string) ([]string, bool) {
 	return nil, false
 }
 
-// exec runs a tmux binary once. It is for the command that makes a session, which is the one that may start a server.
+// exec runs a tmux binary once: to make a session, or to knock.
 func (c *Client) exec(ctx context.Context, name, bin string, args []string) (reply, error) {
 	ctx, span := c.tracer.Start(ctx, "tmux."+name, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()

@@ -233,9 +233,8 @@ func TestCloseIdle_LeavesTheSessionThereWhateverAPersonSet(t *testing.T) {
 func TestConn_TheSizeOfThePaneStays(t *testing.T) {
 	r := newRig(t, "sleep 300")
 	r.view()
-	out, err := exec.Command("tmux", "-S", r.Socket(target), "display-message", "-p", "-t", "="+target+":", "#{pane_width}x#{pane_height}").Output()
-	if err != nil || strings.TrimSpace(string(out)) != "200x50" {
-		t.Fatalf("%s %v", out, err)
+	if size := r.raw().must("display-message", "-p", "-t", "="+target+":", "#{pane_width}x#{pane_height}"); size != "200x50" {
+		t.Errorf("it is %s", size)
 	}
 }
 

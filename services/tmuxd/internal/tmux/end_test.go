@@ -15,6 +15,13 @@ func (r *rig) removal() host.Removal {
 	return host.Removal{Stamp: stamp, Generation: "g1"}
 }
 
+// dead is removal for what was seen dead.
+func (r *rig) dead() host.Removal {
+	m := r.removal()
+	m.Dead = true
+	return m
+}
+
 func TestRemove_ChecksInsideTheServerWhatIsRemoved(t *testing.T) {
 	r := newRig(t, "sleep 300")
 	// Another session, whose name begins with ours: nothing of ours may hit it.

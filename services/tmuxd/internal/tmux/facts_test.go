@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
 
@@ -39,12 +40,7 @@ func (r *rig) raw() raw { return raw{r.t, r.Socket(target)} }
 // newRaw starts a server of its own with one session, keeper, which keeps it alive.
 func newRaw(t *testing.T, conf string) raw {
 	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("tmux is not installed")
-		}
-		t.Skip("tmux is not installed")
-	}
+	needs.Program(t, "tmux")
 	dir, err := os.MkdirTemp("", "mux")
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
 
@@ -37,23 +39,10 @@ func newRig(t *testing.T, shellLine string) *rig {
 	return newRigOf(t, "tmux", shellLine)
 }
 
-// installed returns the path of a tmux.
-func installed(t *testing.T, bin string) string {
-	t.Helper()
-	path, err := exec.LookPath(bin)
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("tmux is not installed")
-		}
-		t.Skip("tmux is not installed")
-	}
-	return path
-}
-
 // newRigOf is newRig with a tmux of one's own choice.
 func newRigOf(t *testing.T, bin, shellLine string) *rig {
 	t.Helper()
-	bin = installed(t, bin)
+	bin = needs.Program(t, bin)
 	dir, err := os.MkdirTemp("", "mux") // t.TempDir is too long for a socket's address
 	if err != nil {
 		t.Fatal(err)
@@ -191,10 +180,17 @@ func TestCreate_NamesAndDirectoriesAreNotFormats(t *testing.T) {
 
 func TestObserve_ALongerNameIsAnotherSession(t *testing.T) {
 	r := newRig(t, "sleep 300")
-	for _, name := range r.view().Sessions {
-		if name == strings.TrimSuffix(target, "7") {
-			t.Fatal("found by prefix")
-		}
+	const longer = target + "7"
+	r.raw().must("rename-session", "-t", "="+target+":", longer)
+	if v := r.view(); !slices.Equal(v.Sessions, []string{longer}) || len(v.Panes) != 1 || v.Panes[0].Session != longer {
+		t.Errorf("%+v", v)
+	}
+	if names, err := r.Names(r.ctx(), target); err != nil || !slices.Equal(names, []string{longer}) {
+		t.Errorf("%q, %v", names, err)
+	}
+	of := r.removal()
+	if removed, err := r.Remove(r.ctx(), target, of); err != nil || removed {
+		t.Errorf("removed: %v, %v", removed, err)
 	}
 }
 
@@ -461,28 +457,28 @@ func TestDial_TellsNobodyFromNoAnswer(t *testing.T) {
 
 func TestClear_OnlyTheDeadIncarnation(t *testing.T) {
 	r := newRig(t, "sleep 300")
-	if done, err := r.Clear(r.ctx(), target, r.guard); err != nil || done {
+	if done, err := r.Remove(r.ctx(), target, r.dead()); err != nil || done {
 		t.Fatalf("a live session was cleared: %v %v", done, err)
 	}
 	if err := syscall.Kill(r.made.Pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	r.until("the pane is dead", func() bool { return r.view().Panes[0].Dead })
-	g := r.guard
-	g.Stamp = "stamp0002"
-	if done, err := r.Clear(r.ctx(), target, g); err != nil || done {
+	another := r.dead()
+	another.Stamp = "stamp0002"
+	if done, err := r.Remove(r.ctx(), target, another); err != nil || done {
 		t.Fatalf("another incarnation was cleared: %v %v", done, err)
 	}
 	if out, err := exec.Command("tmux", "-S", r.Socket(target), "split-window", "-t", "="+target+":", "sleep", "300").CombinedOutput(); err != nil {
 		t.Fatalf("%s", out)
 	}
-	if done, err := r.Clear(r.ctx(), target, r.guard); err != nil || done {
+	if done, err := r.Remove(r.ctx(), target, r.dead()); err != nil || done {
 		t.Fatalf("a session with a guest was cleared: %v %v", done, err)
 	}
 	if out, err := exec.Command("tmux", "-S", r.Socket(target), "kill-pane", "-t", "%1").CombinedOutput(); err != nil {
 		t.Fatalf("%s", out)
 	}
-	if done, err := r.Clear(r.ctx(), target, r.guard); err != nil || !done {
+	if done, err := r.Remove(r.ctx(), target, r.dead()); err != nil || !done {
 		t.Fatalf("%v %v", done, err)
 	}
 	r.until("nobody listens", func() bool { return r.Dial(target) == session.NoServer })

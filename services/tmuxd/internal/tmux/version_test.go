@@ -15,6 +15,7 @@ import (
 
 	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
 
@@ -80,7 +81,7 @@ func releases() []string {
 // releaseOf is the release of a binary, as it says it.
 func releaseOf(t *testing.T, bin string) string {
 	t.Helper()
-	text, err := new(Client).versionOf(t.Context(), installed(t, bin))
+	text, err := new(Client).versionOf(t.Context(), needs.Program(t, bin))
 	if err != nil {
 		t.Fatalf("%s: %v", bin, err)
 	}
@@ -91,7 +92,7 @@ func releaseOf(t *testing.T, bin string) string {
 func copied(t *testing.T, bin, path string) {
 	t.Helper()
 	// Not written by this process: a child that is just being started would hold it open for a moment, and it could not be run.
-	if out, err := exec.Command("cp", installed(t, bin), path+".new").CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", needs.Program(t, bin), path+".new").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if err := os.Rename(path+".new", path); err != nil {
@@ -197,7 +198,7 @@ func life(t *testing.T, bin string) {
 		return v.Panes[0].Dead && v.Panes[0].Signal == "9"
 	})
 	r.rules(host.PaneDead)(r.Paste(r.ctx(), target, r.guard, host.Text{ID: "delivery-0004", Typed: "WRONG", Look: r.seen()}))
-	if done, err := r.Clear(r.ctx(), target, r.guard); err != nil || !done {
+	if done, err := r.Remove(r.ctx(), target, r.dead()); err != nil || !done {
 		t.Fatalf("%v %v", done, err)
 	}
 	r.until("nobody listens", func() bool { return r.Dial(target) == session.NoServer })
@@ -318,7 +319,7 @@ func outlive(t *testing.T, from, to string) {
 	if err := syscall.Kill(r.made.Pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	r.until("it is cleared", func() bool { done, err := r.Clear(r.ctx(), target, r.guard); return err == nil && done })
+	r.until("it is cleared", func() bool { done, err := r.Remove(r.ctx(), target, r.dead()); return err == nil && done })
 	if made, err := r.Create(r.ctx(), r.session("sleep 300")); err != nil || made.Server.Pid != r.made.Server.Pid {
 		t.Fatalf("%+v %v", made, err)
 	}
