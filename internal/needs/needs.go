@@ -7,6 +7,7 @@ package needs
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 )
 
@@ -27,4 +28,20 @@ func Program(t testing.TB, name string) string {
 		Unmet(t, name+" is not installed")
 	}
 	return path
+}
+
+// Agents is the variable that names the directories in which real agent programs lie, as a PATH does.
+const Agents = "MUXPOST_TEST_HARNESSES"
+
+// Agent returns the path of a real agent program. Where it is missing the test is skipped, in CI too, and says so: they are hundreds of
+// megabytes of other people's programs, and no machine is expected to have them.
+func Agent(t testing.TB, name string) string {
+	t.Helper()
+	for _, dir := range filepath.SplitList(os.Getenv(Agents)) {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path
+		}
+	}
+	t.Skip("not tried on the real program: " + name + " is in no directory of " + Agents)
+	return ""
 }

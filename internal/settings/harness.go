@@ -1,6 +1,7 @@
 package settings
 
 import (
+	_ "embed" // for the files of harnesses
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -10,8 +11,10 @@ import (
 
 // The words of a harness's settings.
 const (
-	// ConversationAssigned and ConversationNone are what Harness.ConversationID may be.
+	// ConversationAssigned and the others are what Harness.ConversationID may be: we make a UUID and pass it; the program makes one, and the
+	// name of the transcript that has our first message tells it; or there is none that we could know.
 	ConversationAssigned = "assigned"
+	ConversationLearned  = "learned"
 	ConversationNone     = "none"
 	// BusyHold and BusyDeliver are what Harness.WhenBusy may be.
 	BusyHold    = "hold"
@@ -24,6 +27,15 @@ const (
 	TaskPromptSentence = "sentence"
 	TaskPromptText     = "text"
 )
+
+//go:embed harnesses/opencode.js
+var opencodePlugin string
+
+// codexStart are the first arguments of every codex.
+func codexStart() []string {
+	return []string{"--no-daemon", "-c", `projects={{dir_quoted}={trust_level="trusted"}}`, "-c", "check_for_update_on_startup=false",
+		"-c", "tui.animations=true"}
+}
 
 // servers are words that make a program a server, which never ends by itself.
 var servers = []string{"serve", "app-server"}
@@ -64,9 +76,57 @@ func BuiltinHarnesses() map[string]Harness {
 			Transcript:   "{state}/sessions/{conversation_id}.jsonl",
 			Taken:        `"type":"user"`,
 		},
+		// Tried with codex-cli 0.171.0. Its daemon is kept out: it would outlive the session. The directory is trusted for this start alone, and
+		// nothing is written into the user's own configuration.
+		"codex": {
+			Binary: "codex",
+			Fresh:  append(codexStart(), "-C", "{dir}"),
+			// A conversation that was born in a task would go on without ever asking for approval.
+			Resume:           append(codexStart(), "resume", "-a", "on-request", "-C", "{dir}", "{conversation_id}"),
+			Task:             []string{"exec", "-"},
+			ConversationID:   ConversationLearned,
+			ConversationForm: `[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`,
+			Prompt:           `^› (.*)$`,
+			Placeholder:      `^Ask Codex to do anything`,
+			Footer:           `^  \S.* · [/~]`,
+			Fold:             `\[Pasted Content (\d+) chars\]`,
+			Dialogs: []string{`^› [0-9]+\. `, `^  *Trust this folder\?`, `Press enter to confirm`, `Hooks need review`, `Working directory · resume`,
+				`open in another app`, `Sign in with ChatGPT`},
+			DialogTitles: []string{"[ ! ] Action Required", "[ . ] Action Required"},
+			BusyTitle:    `^[\x{2800}-\x{28FF}] `,
+			Busy:         `esc to interrupt|Waiting for startup`,
+			WhenBusy:     BusyHold,
+			Settle:       100 * time.Millisecond,
+			Survival:     3 * time.Second,
+			Transcript:   "{home}/.codex/sessions/*/*/*/rollout-*-{conversation_id}.jsonl",
+			Taken:        `"role":"user"`,
+		},
+		// Tried with opencode 1.18.33. A plugin in a directory of muxpost's own tells what it took; the user's configuration stays as it is.
+		"opencode": {
+			Binary:           "opencode",
+			Fresh:            []string{"{dir}"},
+			Resume:           []string{"{dir}", "-s", "{conversation_id}"},
+			Task:             []string{"run"},
+			ConversationID:   ConversationLearned,
+			ConversationForm: `ses_[A-Za-z0-9]+`,
+			Env: map[string]string{"OPENCODE_CONFIG_DIR": "{state}/config", "MUXPOST_SESSIONS": "{state}/sessions",
+				"OPENCODE_DISABLE_AUTOUPDATE": "1"},
+			Files: map[string]string{"{state}/config/plugin/muxpost.js": opencodePlugin},
+			// Beside a wide one stands more, behind a gap.
+			Prompt:      `^ *┃ {0,4}(.*?)(?: {8,}.*)?$`,
+			Framed:      true,
+			Placeholder: `^Ask anything`,
+			Footer:      `^ *┃  \S+ · \S`,
+			Fold:        `\[Pasted ~\d+ lines?\]`,
+			Dialogs:     []string{`Permission required`, `Allow once +Allow always`},
+			Busy:        `esc (again to )?interrupt`,
+			WhenBusy:    BusyHold,
+			Settle:      100 * time.Millisecond,
+			Survival:    3 * time.Second,
+			Transcript:  "{state}/sessions/{conversation_id}.jsonl",
+			Taken:       `"type":"user"`,
+		},
 		// These are known by how they run a task alone; how their screens read, an entry of the host's own says.
-		"codex":          {Binary: "codex", Task: []string{"exec", "-"}, TaskPrompt: TaskPromptStdin},
-		"opencode":       {Binary: "opencode", Task: []string{"run"}, TaskPrompt: TaskPromptStdin},
 		"oh-my-opencode": {Binary: "oh-my-opencode", Task: []string{"run"}, TaskPrompt: TaskPromptStdin},
 		"omx":            {Binary: "omx", Task: []string{"team", "{sentence}"}, TaskPrompt: TaskPromptSentence},
 		"omc":            {Binary: "omc", Task: []string{"team", "{sentence}"}, TaskPrompt: TaskPromptSentence},
@@ -106,9 +166,14 @@ func (h Harness) check(p *problems, name string) {
 	p.add(h.Survival < 0 || h.Survival > maxSurvival, "%s.survival is %v: it must be 0s to %v", key, h.Survival, maxSurvival)
 	p.add(h.Settle < 0 || h.Settle > maxSettle, "%s.settle is %v: it must be 0s to %v", key, h.Settle, maxSettle)
 	p.add(h.WhenBusy != BusyHold && h.WhenBusy != BusyDeliver, "%s.when_busy is %q: write %q or %q", key, h.WhenBusy, BusyHold, BusyDeliver)
-	assigned := h.ConversationID == ConversationAssigned
-	p.add(!assigned && h.ConversationID != ConversationNone, "%s.conversation_id is %q: write %q or %q", key, h.ConversationID,
-		ConversationAssigned, ConversationNone)
+	assigned, learned := h.ConversationID == ConversationAssigned, h.ConversationID == ConversationLearned
+	p.add(!assigned && !learned && h.ConversationID != ConversationNone, "%s.conversation_id is %q: write %q, %q or %q", key, h.ConversationID,
+		ConversationAssigned, ConversationLearned, ConversationNone)
+	p.add(learned && !strings.Contains(h.Transcript, "{conversation_id}"), "%s.transcript needs {conversation_id}, since conversation_id is learned", key)
+	for _, path := range sortedKeys(h.Files) {
+		rest, ok := strings.CutPrefix(path, "{state}/")
+		p.add(!ok || !filepath.IsLocal(rest), "%s.files: %q must be a path that begins with {state}/", key, path)
+	}
 	p.add(assigned && !holds(h.Fresh, "{conversation_id}"), "%s.fresh needs {conversation_id}, since conversation_id is assigned", key)
 	p.add(len(h.Resume) > 0 && !holds(h.Resume, "{conversation_id}"), "%s.resume needs {conversation_id}", key)
 	p.add(len(h.PromptArgs) > 0 && !holds(h.PromptArgs, "{prompt_file}"), "%s.prompt_args needs {prompt_file}", key)
@@ -143,7 +208,7 @@ func (h Harness) checkTask(p *problems, key string) {
 func (h Harness) checkPatterns(p *problems, key string) {
 	for _, c := range []struct{ key, pattern string }{
 		{"prompt", h.Prompt}, {"placeholder", h.Placeholder}, {"footer", h.Footer}, {"fold", h.Fold}, {"busy_title", h.BusyTitle},
-		{"busy", h.Busy}, {"taken", h.Taken},
+		{"busy", h.Busy}, {"taken", h.Taken}, {"conversation_form", h.ConversationForm},
 	} {
 		re, err := regexp.Compile(c.pattern)
 		p.add(err != nil, "%s.%s: %v", key, c.key, err)

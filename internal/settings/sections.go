@@ -57,8 +57,8 @@ type Tasks struct {
 }
 
 // Harness is one entry of tmuxd's table. In argv, env and transcript these words are replaced: {conversation_id}, {prompt_file},
-// {dir}, {home} (the user's home directory) and {state} (the harness's own directory below the state directory); in Task also
-// {attempt_id}, {sentence} and {prompt}.
+// {dir}, {dir_quoted} (as a JSON or TOML string), {home} (the user's home directory) and {state} (the harness's own directory below the
+// state directory); in Task also {attempt_id}, {sentence} and {prompt}.
 type Harness struct {
 	// Binary is the program, by name or path. Words after it, apart by blanks, are its first arguments.
 	Binary string `conf:"binary"`
@@ -72,14 +72,21 @@ type Harness struct {
 	Task []string `conf:"task"`
 	// TaskPrompt says how the task reaches it: see the TaskPrompt constants.
 	TaskPrompt string `conf:"task_prompt"`
-	// ConversationID says where the id comes from: "assigned" (we make a UUID and pass it) or "none".
+	// ConversationID says where the id comes from: see the Conversation constants.
 	ConversationID string `conf:"conversation_id"`
+	// ConversationForm matches an id as a whole; no other reaches a command line or is learned. Empty takes any that cannot be mistaken for
+	// a flag or a path.
+	ConversationForm string `conf:"conversation_form"`
+	// Files are written before each start, for the program to find them there: the text of each by its path, which begins with {state}.
+	Files map[string]string `conf:"files"`
 	// Env is added to the environment, as KEY: value.
 	Env map[string]string `conf:"env"`
 	// PassEnv names variables that are passed on from tmuxd's own environment (keys of models, for example).
 	PassEnv []string `conf:"pass_env"`
 	// Prompt matches the first row of the composer; its first group is the text in it.
 	Prompt string `conf:"prompt"`
+	// Framed is true where the composer stands in a frame: Prompt matches each of its rows, and an empty one is above the first.
+	Framed bool `conf:"framed"`
 	// Placeholder matches the text of an empty composer.
 	Placeholder string `conf:"placeholder"`
 	// Footer matches the row below the composer.
@@ -106,6 +113,8 @@ type Harness struct {
 	Transcript string `conf:"transcript"`
 	// Taken matches the lines of the transcript that prove that the agent took a message.
 	Taken string `conf:"taken"`
+	// Unmeasured names the keys of the entry that were never tried on the real program, for people.
+	Unmeasured []string `conf:"unmeasured"`
 }
 
 // What Dispatcher.FirstSpawn may be.

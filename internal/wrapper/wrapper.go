@@ -243,13 +243,18 @@ func WriteJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
+	return WriteFile(path, append(data, '\n'))
+}
+
+// WriteFile is WriteJSON for what is encoded already.
+func WriteFile(path string, data []byte) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // CreateTemp makes it 0600
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
-	_, err = f.Write(append(data, '\n'))
+	_, err = f.Write(data)
 	if err == nil {
 		err = f.Sync()
 	}

@@ -526,3 +526,28 @@ func TestOpen_TwoTmuxdOnOneDirectoryAreRefused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Some programs take half a minute to say that they do not know a conversation, which is longer than a start is watched.
+func TestSpawn_AResumeThatDiesLateIsToldOnceAndNotTriedForEver(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]string{"FAKEAGENT_DIE_AFTER": "4s"}) // longer than its survival window
+	resume := func() host.SpawnResult {
+		res, err := r.Spawn(r.ctx(), host.SpawnRequest{Item: r.item, Harness: "fakeagent", Resume: "00000000-0000-4000-8000-000000000000", Token: r.token()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	first := resume()
+	if first.Outcome != host.SpawnStarted {
+		t.Fatalf("%+v", first)
+	}
+	r.until("it has died", func() bool { return r.state().State == session.Dead })
+	told := resume()
+	if told.Outcome != host.SpawnNotStarted || told.Exit.Code != 1 || !strings.Contains(strings.Join(told.LastLines, "\n"), "No saved session found") {
+		t.Fatalf("%+v", told)
+	}
+	if again := resume(); again.Outcome != host.SpawnStarted || again.Incarnation.Stamp == first.Incarnation.Stamp {
+		t.Errorf("it is not tried once more when it is asked for once more: %+v", again)
+	}
+}

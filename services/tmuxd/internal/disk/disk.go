@@ -245,7 +245,7 @@ func (d *Dir) Revoke(stamp string) bool { return os.Remove(d.spec(stamp)) == nil
 func (d *Dir) Discard(stamp string) { _ = os.Remove(d.prompt(stamp)) }
 
 // Transcripts calls match with the lines of the files that a pattern names and that changed after since, until it returns false.
-func (d *Dir) Transcripts(pattern string, since time.Time, match func([]byte) bool) error {
+func (d *Dir) Transcripts(pattern string, since time.Time, match func(path string, line []byte) bool) error {
 	paths, err := filepath.Glob(pattern)
 	if err != nil {
 		return err
@@ -261,7 +261,7 @@ func (d *Dir) Transcripts(pattern string, since time.Time, match func([]byte) bo
 		if info.ModTime().Before(since) || !info.Mode().IsRegular() {
 			continue
 		}
-		if more, err := lines(path, match); err != nil || !more {
+		if more, err := lines(path, func(line []byte) bool { return match(path, line) }); err != nil || !more {
 			return err
 		}
 	}
@@ -310,6 +310,17 @@ func (d *Dir) Directory(path string, make bool) (string, error) {
 
 // MakePrivate makes a directory of a harness's own.
 func (d *Dir) MakePrivate(path string) error { return os.MkdirAll(path, 0o700) }
+
+// Provide puts a text into a private file, with the directories that it lacks, unless it is there.
+func (d *Dir) Provide(path, text string) error {
+	if have, err := os.ReadFile(path); err == nil && string(have) == text {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return wrapper.WriteFile(path, []byte(text))
+}
 
 // Writable says why nothing can be written; nil when it can.
 func (d *Dir) Writable() error {

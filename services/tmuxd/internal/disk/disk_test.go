@@ -213,7 +213,7 @@ func TestTranscripts_ReadLinesOfAnyLengthInWhatChangedSince(t *testing.T) {
 	dir := t.TempDir()
 	found := func(since time.Time) (hit bool) {
 		t.Helper()
-		err := d.Transcripts(filepath.Join(dir, "*.jsonl"), since, func(line []byte) bool {
+		err := d.Transcripts(filepath.Join(dir, "*.jsonl"), since, func(_ string, line []byte) bool {
 			hit = hit || strings.Contains(string(line), "needle")
 			return !hit
 		})

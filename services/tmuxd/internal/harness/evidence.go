@@ -2,6 +2,8 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
+	"regexp"
 	"strings"
 )
 
@@ -17,6 +19,28 @@ func (h *Harness) Transcripts(dir string) string {
 	escape := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace
 	return strings.NewReplacer("{conversation_id}", "*", "{dir}", escape(dir), "{home}", escape(h.home), "{state}", escape(h.state)).
 		Replace(h.Transcript)
+}
+
+// ConversationOf returns the id of the conversation that a transcript records, by its path; empty when that does not tell.
+func (h *Harness) ConversationOf(path, dir string) string {
+	form := cmp.Or(h.ConversationForm, conversationForm)
+	// The words and the wildcards of the pattern, which is quoted by then. Only the first mention of the id is taken.
+	pattern := regexp.QuoteMeta(h.Transcript)
+	for _, r := range []struct{ word, means string }{
+		{`\{dir\}`, regexp.QuoteMeta(dir)}, {`\{home\}`, regexp.QuoteMeta(h.home)}, {`\{state\}`, regexp.QuoteMeta(h.state)},
+		{`\*`, `[^/]*`}, {`\?`, `[^/]`},
+	} {
+		pattern = strings.ReplaceAll(pattern, r.word, r.means)
+	}
+	pattern = strings.Replace(pattern, `\{conversation_id\}`, "("+form+")", 1)
+	re, err := regexp.Compile("^" + strings.ReplaceAll(pattern, `\{conversation_id\}`, "(?:"+form+")") + "$")
+	if err != nil {
+		return ""
+	}
+	if m := re.FindStringSubmatch(path); m != nil && h.ValidConversation(m[1]) {
+		return m[1]
+	}
+	return ""
 }
 
 // Mention is how a line of a transcript names a delivery.

@@ -90,10 +90,7 @@ func (h *Harness) composer(s Screen) (string, bool) {
 	}
 	// tmux gives rows without the blanks at their end, and the first row of a text may be an empty one.
 	padded := func(y int) string { return s.Rows[y] + " " }
-	top := s.CursorY
-	for top >= 0 && !h.prompt.MatchString(padded(top)) {
-		top--
-	}
+	top := h.top(s, padded)
 	if top < 0 {
 		return "", false
 	}
@@ -116,10 +113,31 @@ func (h *Harness) composer(s Screen) (string, bool) {
 		return "", true
 	}
 	rows := []string{strings.TrimSpace(first)}
-	for _, row := range s.Rows[top+1 : bottom+1] {
-		rows = append(rows, strings.TrimSpace(row))
+	for y := top + 1; y <= bottom; y++ {
+		rows = append(rows, strings.TrimSpace(h.inside(padded(y))))
 	}
 	return strings.TrimSpace(strings.Join(rows, " ")), true
+}
+
+// top returns the first row of the composer, looked for upwards from the cursor; -1 when there is none. In a frame every row looks like the
+// first: it begins below the frame's last empty row.
+func (h *Harness) top(s Screen, padded func(int) string) int {
+	y := s.CursorY
+	for y >= 0 && !h.prompt.MatchString(padded(y)) {
+		y--
+	}
+	for h.Framed && y > 0 && h.prompt.MatchString(padded(y-1)) && strings.TrimSpace(h.inside(padded(y-1))) != "" {
+		y--
+	}
+	return y
+}
+
+// inside returns what stands in a row of the composer, without its frame.
+func (h *Harness) inside(row string) string {
+	if m := h.prompt.FindStringSubmatch(row); m != nil && h.Framed {
+		return m[1]
+	}
+	return row
 }
 
 // Shows says how a typed text stands in the composer.

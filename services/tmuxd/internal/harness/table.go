@@ -5,6 +5,8 @@
 package harness
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -24,8 +26,8 @@ type Harness struct {
 	state  string
 	home   string
 
-	prompt, placeholder, footer, fold, busyTitle, busy, taken *regexp.Regexp
-	dialogs                                                   []*regexp.Regexp
+	prompt, placeholder, footer, fold, busyTitle, busy, taken, form *regexp.Regexp
+	dialogs                                                         []*regexp.Regexp
 }
 
 // Table is the harnesses of a host, by name.
@@ -69,6 +71,7 @@ func compile(name string, e settings.Harness) (*Harness, error) {
 	h.prompt, h.placeholder, h.footer = pattern("prompt", h.Prompt), pattern("placeholder", h.Placeholder), pattern("footer", h.Footer)
 	h.fold, h.busyTitle, h.busy = pattern("fold", h.Fold), pattern("busy_title", h.BusyTitle), pattern("busy", h.Busy)
 	h.taken = pattern("taken", h.Taken)
+	h.form = pattern("conversation_form", "^(?:"+cmp.Or(h.ConversationForm, conversationForm)+")$")
 	for _, d := range h.Dialogs {
 		h.dialogs = append(h.dialogs, pattern("dialogs", d))
 	}
@@ -100,6 +103,27 @@ func (h *Harness) Resumes() bool { return len(h.Resume) > 0 }
 // TakesPrompt reports whether it takes its first message at its start.
 func (h *Harness) TakesPrompt() bool { return len(h.PromptArgs) > 0 }
 
+// conversationForm keeps anything that could be read as a flag or a path from a command line.
+const conversationForm = `[A-Za-z0-9][A-Za-z0-9_-]{0,127}`
+
+// ValidConversation reports whether an id can be one of this harness's conversations, so that it may stand on a command line.
+func (h *Harness) ValidConversation(id string) bool { return h.form.MatchString(id) }
+
+// Assigns reports whether the program takes the id of a new conversation from us.
+func (h *Harness) Assigns() bool { return h.ConversationID == settings.ConversationAssigned }
+
+// Learns reports whether the program makes the ids of its conversations.
+func (h *Harness) Learns() bool { return h.ConversationID == settings.ConversationLearned }
+
+// Files are what the program finds at its start: texts by path.
+func (h *Harness) Files() map[string]string {
+	out := map[string]string{}
+	for path, text := range h.Harness.Files {
+		out[h.expand(path, Vars{})] = text
+	}
+	return out
+}
+
 // Vars are what the words in braces stand for.
 type Vars struct {
 	ConversationID string
@@ -112,8 +136,18 @@ type Vars struct {
 
 func (h *Harness) expand(s string, v Vars) string {
 	// One pass: what is put in is never read again.
-	return strings.NewReplacer("{conversation_id}", v.ConversationID, "{prompt_file}", v.PromptFile, "{dir}", v.Dir, "{home}", h.home,
+	return strings.NewReplacer("{conversation_id}", v.ConversationID, "{prompt_file}", v.PromptFile, "{dir}", v.Dir,
+		"{dir_quoted}", quoted(v.Dir), "{home}", h.home,
 		"{state}", h.state, "{attempt_id}", v.AttemptID, "{sentence}", sentence(v.PromptFile), "{prompt}", v.Prompt).Replace(s)
+}
+
+// quoted returns a string as JSON has it, which TOML reads too.
+func quoted(s string) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s) // no string fails
+	return strings.TrimSpace(b.String())
 }
 
 // Argv returns the command for a conversation, fresh or resumed, with or without a first message in v.PromptFile.

@@ -94,6 +94,8 @@ type delivering struct {
 	mark    string
 	sight   sight
 	ring    session.Ring
+	// conversation is the one whose record has the delivery, once that is known.
+	conversation string
 	// end is when nothing more is begun or waited for.
 	end time.Time
 }
@@ -209,11 +211,18 @@ func (d *delivering) delivered(ctx context.Context, from session.Phase, v Verdic
 	if err != nil {
 		d.h.Logger.WarnContext(ctx, "the phase of a delivery could not be recorded", obs.KeyTarget, d.target, obs.KeyDeliveryID, id, obs.KeyError, err)
 	}
+	if d.harness.Learns() {
+		d.h.learn(ctx, d.target, d.sight.pane.Stamp, d.conversation)
+	}
 	return PasteResult{Verdict: v, ByTranscript: true}, nil
 }
 
 func (d *delivering) proof() proof {
-	return d.h.evidence(d.harness, d.target, d.sight.status().Directory, d.req.DeliveryID)
+	p, conversation := d.h.evidence(d.harness, d.target, d.sight.status().Directory, d.req.DeliveryID)
+	if conversation != "" {
+		d.conversation = conversation
+	}
+	return p
 }
 
 func (d *delivering) journal(phase session.Phase, synced bool) error {

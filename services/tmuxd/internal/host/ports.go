@@ -202,11 +202,13 @@ type Disk interface {
 	Ends
 	// Transcripts calls match with the lines of the files that a pattern (as in path/filepath) names and that changed after since,
 	// until it returns false.
-	Transcripts(pattern string, since time.Time, match func(line []byte) bool) error
+	Transcripts(pattern string, since time.Time, match func(path string, line []byte) bool) error
 	// Directory checks or makes a working directory, and returns it without symbolic links.
 	Directory(path string, make bool) (string, error)
 	// MakePrivate makes a directory of a harness's own.
 	MakePrivate(path string) error
+	// Provide puts a text into a private file, with the directories that it lacks, unless it is there.
+	Provide(path, text string) error
 }
 
 // Memories remember the last incarnation of each target, and the highest fencing token of each target and of all.
@@ -237,6 +239,8 @@ type Memory struct {
 	ServerStart uint64
 	Boot        string
 	CreatedAt   time.Time
+	// Resumed is true of an incarnation that was started with an earlier conversation, until its end was told as that of a failed resume.
+	Resumed bool
 	// Token is the highest fencing token under which the target was acted on.
 	Token int64
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/google/uuid"
@@ -79,9 +78,6 @@ type SpawnResult struct {
 	Reason, Detail string
 }
 
-// conversationForm keeps anything that could be read as a flag or a path from a command line.
-var conversationForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
-
 // spawning is one spawn under way.
 type spawning struct {
 	h       *Host
@@ -121,6 +117,9 @@ func (h *Host) Spawn(ctx context.Context, req SpawnRequest) (SpawnResult, error)
 	if r, done := sp.alreadyDone(); done {
 		return r, nil
 	}
+	if sp.resumeDied() {
+		return sp.tellResumeDied(ctx)
+	}
 	if req.DeliveryID != "" {
 		switch phase, err := h.phase(sp.sight, req.DeliveryID); {
 		case err != nil:
@@ -158,7 +157,7 @@ func (sp *spawning) check() error {
 	if req.Resume != "" && !sp.harness.Resumes() {
 		return fault.Newf(fault.Invalid, fault.ReasonCannotResume, "the harness %q cannot resume a conversation", sp.harness.Name)
 	}
-	if req.Resume != "" && !conversationForm.MatchString(req.Resume) {
+	if req.Resume != "" && !sp.harness.ValidConversation(req.Resume) {
 		return fault.New(fault.Invalid, fault.ReasonCannotResume, "the conversation id is malformed, so it is not passed to the program")
 	}
 	if req.DeliveryID != "" {
@@ -185,6 +184,33 @@ func (sp *spawning) alreadyDone() (SpawnResult, bool) {
 	return SpawnResult{Outcome: SpawnStarted, Target: sp.target, Incarnation: s.incarnation(), Conversation: s.pane.Conversation,
 		Resumed: sp.req.Resume != "" && s.pane.Conversation == sp.req.Resume, Directory: s.status().Directory,
 		PromptPhase: s.ring().Phase(id), AlreadyDone: true}, true
+}
+
+// lateDeath is how long after its start a resumed program may give up its conversation. Some take half a minute to say that they do not know
+// it, which is longer than a start can be watched.
+const lateDeath = time.Minute
+
+// resumeDied reports whether the last incarnation was started with the same conversation and gave it up by itself soon after. To start it
+// once more would go on for ever.
+func (sp *spawning) resumeDied() bool {
+	s, m := sp.sight, sp.sight.memory
+	if !m.Resumed || sp.req.Resume == "" || m.Conversation != sp.req.Resume || s.state != session.Dead && s.state != session.Absent {
+		return false
+	}
+	exit := s.exit()
+	return exit.Known && exit.Signal == 0 && exit.Code != 0 && !exit.At.IsZero() && exit.At.Sub(m.CreatedAt) < lateDeath
+}
+
+// tellResumeDied answers for the resume that was tried before. The next one is tried again.
+func (sp *spawning) tellResumeDied(ctx context.Context) (SpawnResult, error) {
+	m := sp.sight.memory
+	r := sp.notStarted(ctx, m, sp.sight.ran)
+	r.Target = sp.target
+	m.Resumed = false
+	if err := sp.h.Disk.Remember(m); err != nil {
+		return SpawnResult{}, storage(err)
+	}
+	return r, nil
 }
 
 // run is table C: pre-flight, one new-session, and after a duplicate one more look and one more try.
@@ -296,8 +322,13 @@ func (sp *spawning) create(ctx context.Context) (SpawnResult, error) {
 	if err := h.Disk.MakePrivate(hn.StateDir()); err != nil {
 		return SpawnResult{}, storage(err)
 	}
+	for path, text := range hn.Files() {
+		if err := h.Disk.Provide(path, text); err != nil {
+			return SpawnResult{}, storage(err)
+		}
+	}
 	stamp, conversation := random("s"), req.Resume
-	if conversation == "" && hn.ConversationID == "assigned" {
+	if conversation == "" && hn.Assigns() {
 		conversation = uuid.NewString()
 	}
 	vars := harness.Vars{ConversationID: conversation, Dir: sp.dir}
@@ -321,7 +352,7 @@ func (sp *spawning) create(ctx context.Context) (SpawnResult, error) {
 	}
 	failpoint.Hit("tmuxd.spawn.prepared")
 	m := Memory{Target: sp.target, WorkItem: req.Item.String(), Stamp: stamp, Harness: hn.Name, Conversation: conversation,
-		Directory: sp.dir, CreatedAt: h.Now(), Token: req.Token}
+		Directory: sp.dir, CreatedAt: h.Now(), Resumed: req.Resume != "", Token: req.Token}
 	// The stamp is remembered first: a crash from here on finds the wrapper's record by it.
 	if err := h.Disk.Remember(m); err != nil {
 		return SpawnResult{}, storage(err)
@@ -393,11 +424,17 @@ func (sp *spawning) watch(ctx context.Context, m Memory, boots bool) (SpawnResul
 		if err == nil && ran.Known && (ran.Ended || ran.Process == session.ProcessGone) {
 			return sp.notStarted(ctx, m, ran), nil
 		}
-		if boots && h.evidence(sp.harness, sp.target, m.Directory, sp.req.DeliveryID) == recorded {
-			failpoint.Hit("tmuxd.spawn.proven")
-			r.PromptPhase = session.Taken
-			sp.taken(ctx, m)
-			return r, nil
+		if boots {
+			if p, conversation := h.evidence(sp.harness, sp.target, m.Directory, sp.req.DeliveryID); p == recorded {
+				failpoint.Hit("tmuxd.spawn.proven")
+				r.PromptPhase = session.Taken
+				sp.taken(ctx, m)
+				if sp.harness.Learns() {
+					h.learn(ctx, sp.target, m.Stamp, conversation)
+					r.Conversation = conversation
+				}
+				return r, nil
+			}
 		}
 		switch {
 		case ran.Known && begun.IsZero():

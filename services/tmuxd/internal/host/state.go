@@ -9,6 +9,7 @@ import (
 	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 )
 
@@ -306,6 +307,21 @@ func (s *sight) guard(generation string, token int64, notAfter time.Time) Guard 
 	return g
 }
 
+// learn remembers the conversation that an incarnation runs, as the agent's own record told it; the caller has the slot. If it cannot be
+// written, the next delivery finds out again.
+func (h *Host) learn(ctx context.Context, target, stamp, conversation string) {
+	m, known, err := h.Disk.Recall(target)
+	if err != nil || !known || m.Stamp != stamp || conversation == "" || m.Conversation == conversation {
+		return
+	}
+	m.Conversation = conversation
+	if err := h.Disk.Remember(m); err != nil {
+		h.Logger.WarnContext(ctx, "the conversation of a session could not be remembered", obs.KeyTarget, target, obs.KeyError, err)
+		return
+	}
+	h.Logger.InfoContext(ctx, "the conversation of a session is known", obs.KeyTarget, target, "conversation_id", conversation)
+}
+
 // phase says how far a delivery has come at the session. While the session lives its ring is the truth; afterwards the journal is,
 // corrected by the agent's own record: what a dead agent did not record, it did not take.
 func (h *Host) phase(s sight, id string) (session.Phase, error) {
@@ -348,7 +364,7 @@ func (h *Host) settled(s sight, e Entry) (session.Phase, error) {
 	}
 	p := cannotSay
 	if hn, err := h.Table.Find(e.Harness); err == nil {
-		p = h.evidence(hn, s.target, e.Directory, e.ID)
+		p, _ = h.evidence(hn, s.target, e.Directory, e.ID)
 	}
 	switch {
 	case p == recorded:
@@ -374,28 +390,32 @@ const (
 type evidencer interface {
 	Transcripts(dir string) string
 	Reads(line []byte, mark string) harness.Mention
+	ConversationOf(path, dir string) string
 }
 
 // evidence looks for a delivery in the agent's own records since the delivery was first journalled: in all of them, because a person may
-// have begun another conversation. A record that does not exist is one in which nothing was taken: the program writes it before it acts.
-func (h *Host) evidence(hn evidencer, target, dir, id string) proof {
+// have begun another conversation. A record that does not exist is one in which nothing was taken: the program writes it before it acts. With
+// recorded it says in which conversation, if the record tells.
+func (h *Host) evidence(hn evidencer, target, dir, id string) (p proof, conversation string) {
 	pattern := hn.Transcripts(dir)
 	entries, err := h.Disk.Entries(target, id)
 	if pattern == "" || err != nil || len(entries) == 0 {
-		return cannotSay
+		return cannotSay, ""
 	}
 	// The journal's clock and that of the file system may differ by a little.
 	since := entries[0].Time.Add(-time.Minute)
 	mark, found := prompt.Mark(id), harness.NotMentioned
-	err = h.Disk.Transcripts(pattern, since, func(line []byte) bool {
-		found = max(found, hn.Reads(line, mark))
+	err = h.Disk.Transcripts(pattern, since, func(path string, line []byte) bool {
+		if found = max(found, hn.Reads(line, mark)); found == harness.Takes {
+			conversation = hn.ConversationOf(path, dir)
+		}
 		return found != harness.Takes
 	})
 	switch {
 	case found == harness.Takes:
-		return recorded
+		return recorded, conversation
 	case err != nil || found == harness.Mentioned:
-		return cannotSay
+		return cannotSay, ""
 	}
-	return notRecorded
+	return notRecorded, ""
 }

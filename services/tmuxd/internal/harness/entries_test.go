@@ -1,0 +1,146 @@
+package harness
+
+import (
+	"strings"
+	"testing"
+
+	"muxpost.dev/muxpost/internal/settings"
+)
+
+func entry(t *testing.T, name string) *Harness {
+	t.Helper()
+	table, err := New(settings.BuiltinHarnesses(), "/state", "/home/me", found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := table.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+const (
+	thread  = "01997b4e-6c6d-7c02-9d3c-8a2a5f6f2f10"
+	session = "ses_dd654a83effeM1sCdl1SE3L26f"
+)
+
+// Every argument of every bundled entry, so that a change of one is seen as what it is.
+func TestEntries_Argv(t *testing.T) {
+	codex := `codex --no-daemon -c projects={"/work/a \"b\""={trust_level="trusted"}} -c check_for_update_on_startup=false -c tui.animations=true `
+	for name, want := range map[string][3]string{
+		"fakeagent":      {"fakeagent --session-id ID --prompt-file FILE", "fakeagent --resume ID --prompt-file FILE", "fakeagent --task --session-id ATTEMPT"},
+		"codex":          {codex + `-C /work/a "b"`, codex + `resume -a on-request -C /work/a "b" ID`, "codex exec -"},
+		"opencode":       {`opencode /work/a "b"`, `opencode /work/a "b" -s ID`, "opencode run"},
+		"oh-my-opencode": {"oh-my-opencode", "oh-my-opencode", "oh-my-opencode run"},
+		"omx":            {"omx", "omx", "omx team Read the file FILE and do the task that it describes, completely."},
+		"omc":            {"omc", "omc", "omc team Read the file FILE and do the task that it describes, completely."},
+	} {
+		h := entry(t, name)
+		v := Vars{ConversationID: "ID", PromptFile: "FILE", Dir: `/work/a "b"`, AttemptID: "ATTEMPT"}
+		task, err := h.Task(v, "do it")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for i, argv := range [][]string{h.Argv(false, v), h.Argv(true, v), task.Argv} {
+			if got := strings.TrimPrefix(strings.Join(argv, " "), "/bin/"); got != want[i] {
+				t.Errorf("%s: %s\nwant %s", name, got, want[i])
+			}
+		}
+	}
+	if n := len(settings.BuiltinHarnesses()); n != 6 {
+		t.Errorf("%d entries are bundled", n)
+	}
+}
+
+func TestEntries_LearnAConversationFromTheNameOfItsTranscript(t *testing.T) {
+	for _, row := range []struct{ name, path, want string }{
+		{"codex", "/home/me/.codex/sessions/2026/11/29/rollout-2026-11-29T23-31-15-" + thread + ".jsonl", thread},
+		{"codex", "/home/you/.codex/sessions/2026/11/29/rollout-2026-11-29T23-31-15-" + thread + ".jsonl", ""},
+		{"codex", "/home/me/.codex/sessions/2026/11/29/rollout-2026-11-29T23-31-15.jsonl", ""},
+		{"opencode", "/state/harness/opencode/sessions/" + session + ".jsonl", session},
+		{"opencode", "/state/harness/opencode/sessions/--help.jsonl", ""},
+		{"fakeagent", "/state/harness/fakeagent/sessions/" + thread + ".jsonl", thread},
+	} {
+		if got := entry(t, row.name).ConversationOf(row.path, "/work"); got != row.want {
+			t.Errorf("%s: %s is of %q", row.name, row.path, got)
+		}
+	}
+	for _, row := range []struct {
+		name, id string
+		want     bool
+	}{
+		{"codex", thread, true}, {"codex", "not-a-uuid", false}, {"codex", thread + "x", false}, // codex begins another conversation for what is no UUID
+		{"opencode", session, true}, {"opencode", thread, false}, {"fakeagent", "--help", false}, {"fakeagent", "c1", true},
+	} {
+		if got := entry(t, row.name).ValidConversation(row.id); got != row.want {
+			t.Errorf("%s: %s is %v", row.name, row.id, got)
+		}
+	}
+}
+
+// cursor puts the cursor before a text that stands on the screen.
+func cursor(s Screen, before string) Screen {
+	for y, row := range s.Rows {
+		if i := strings.Index(row, before); i >= 0 {
+			s.CursorX, s.CursorY, s.CursorShown = len([]rune(row[:i])), y, true
+		}
+	}
+	return s
+}
+
+// The screens were taken from codex-cli 0.171.0 and opencode 1.18.33.
+func TestEntries_ReadTheScreensOfRealPrograms(t *testing.T) {
+	codexFooter := []string{"", "  fake-1 default · /work/widget", "  ← for agents · ? for shortcuts"}
+	opencodeEnd := []string{"                       ┃", "                       ┃  Build · Fake One Fake", "                       ╹▀▀▀▀▀▀▀▀",
+		"                               tab agents  ctrl+p commands", "  /work/widget:master                      1.18.33"}
+	wide := func(row string) string { return row + strings.Repeat(" ", 40) + "/work/loop-octo-" }
+	for _, row := range []struct {
+		name, what string
+		screen     Screen
+		want       Reading
+	}{
+		{"codex", "an empty composer", cursor(screen("widget", append([]string{"  >_ OpenAI Codex (v0.171.0)", "", "› Ask Codex to do anything"}, codexFooter...)...), "Ask"),
+			Reading{Ready: true}},
+		{"codex", "a draft", screen("widget", append([]string{"› half a draft|"}, codexFooter...)...), Reading{Ready: true, Text: "half a draft"}},
+		{"codex", "a fold", screen("widget", append([]string{"› [Pasted Content 6108 chars]|"}, codexFooter...)...), Reading{Ready: true, Text: "[Pasted Content 6108 chars]"}},
+		{"codex", "a turn", screen("⠋ widget", append([]string{"› |"}, codexFooter...)...), Reading{Ready: true, Busy: true}},
+		{"codex", "the question of trust", screen("widget", "  Folder access", "  Trust this folder? Codex can read, edit, and run files here", "› 1. Trust and continue",
+			"  2. Back to Agent Command Center"), Reading{Dialog: true, DialogRow: "Trust this folder? Codex can read, edit, and run files here"}},
+		{"codex", "an approval", screen("[ ! ] Action Required | widget", "  Would you like to run the following command?", "› 1. Yes, proceed (y)",
+			"  Press enter to confirm or esc to cancel"), Reading{Dialog: true, DialogRow: "[ ! ] Action Required | widget"}},
+		{"opencode", "an empty composer", cursor(screen("OpenCode", append([]string{"                       ┃",
+			`                       ┃  Ask anything… "What is the tech stack of this project?"`}, opencodeEnd...)...), "Ask"), Reading{Ready: true}},
+		{"opencode", "a text of several rows below an answer", screen("OC | x", append([]string{"  ┃", "  ┃  [muxpost delivery-10002]", "  ┃  hello there", "  ┃", "",
+			"     The fake model answers", "", "                       ┃", "                       ┃  [muxpost delivery-10003]", "                       ┃  and again|"}, opencodeEnd...)...),
+			Reading{Ready: true, Text: "[muxpost delivery-10003] and again"}},
+		{"opencode", "an empty composer beside the side bar", screen("OC | x", append([]string{"  ┃", "  ┃  |", wide("  ┃"), wide("  ┃  Build · Fake One Fake")},
+			opencodeEnd[2:]...)...), Reading{Ready: true}},
+		{"opencode", "a fold", screen("OC | x", append([]string{"                       ┃", "                       ┃  [Pasted ~201 lines]|"}, opencodeEnd...)...),
+			Reading{Ready: true, Text: "[Pasted ~201 lines]"}},
+		{"opencode", "a turn", screen("OC | x", append(append([]string{"  ┃", "  ┃  |"}, opencodeEnd[:3]...), "   ■■⬝  esc interrupt         ctrl+p commands")...),
+			Reading{Ready: true, Busy: true}},
+		{"opencode", "a permission", screen("OC | x", "△ Permission required", "  # do it", " Allow once   Allow always   Reject      ctrl+f fullscreen"),
+			Reading{Dialog: true, DialogRow: "△ Permission required"}},
+	} {
+		t.Run(row.name+", "+row.what, func(t *testing.T) {
+			if got := entry(t, row.name).Read(row.screen); got != row.want {
+				t.Errorf("got %+v, want %+v", got, row.want)
+			}
+		})
+	}
+}
+
+func TestFiles_LieBelowTheHarnesssOwnDirectory(t *testing.T) {
+	files := entry(t, "opencode").Files()
+	if text := files["/state/harness/opencode/config/plugin/muxpost.js"]; len(files) != 1 || !strings.Contains(text, "MUXPOST_SESSIONS") {
+		t.Errorf("%v", files)
+	}
+	for _, path := range []string{"/etc/passwd", "{state}/../x", "{home}/.codex/config.toml", "{state}"} {
+		h := settings.BuiltinHarnesses()["fakeagent"]
+		h.Files = map[string]string{path: ""}
+		if _, err := settings.CheckHarnesses(map[string]settings.Harness{"mine": h}); err == nil {
+			t.Errorf("%s may be written", path)
+		}
+	}
+}
