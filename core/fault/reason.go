@@ -43,6 +43,10 @@ const (
 	ReasonAttemptNotFound   Reason = "attempt_not_found"
 	ReasonNoCapacity        Reason = "no_capacity"
 	ReasonUnknownCall       Reason = "unknown_call"
+	ReasonTreePreparing     Reason = "tree_preparing"
+	ReasonTreeUnusable      Reason = "tree_unusable"
+	ReasonTreeNotFound      Reason = "tree_not_found"
+	ReasonTreeInUse         Reason = "tree_in_use"
 )
 
 // Reasons lists every reason, for tests that must cover them all.
@@ -55,6 +59,6 @@ func Reasons() []Reason {
 		ReasonTmuxNoAnswer, ReasonTmuxMissing, ReasonDispatcherSilent, ReasonRateLimited, ReasonSourceUnreachable,
 		ReasonSourceRefused, ReasonAddressTaken, ReasonNotLoopback, ReasonDeadline, ReasonPanic,
 		ReasonNoTasks, ReasonAttemptMismatch, ReasonAttemptNotFound, ReasonNoCapacity,
-		ReasonUnknownCall,
+		ReasonUnknownCall, ReasonTreePreparing, ReasonTreeUnusable, ReasonTreeNotFound, ReasonTreeInUse,
 	}
 }

@@ -126,6 +126,10 @@ func (t *Tmuxd) check(p *problems) {
 			"roots: %q is not an absolute path in its shortest form (and / is no root)", root)
 	}
 	p.add(!filepath.IsAbs(t.Directory), "directory: %q is not an absolute path", t.Directory)
+	p.add(t.TreesMinFreeMiB < 0, "trees_min_free_mib is %d: use 0 or more", t.TreesMinFreeMiB)
+	for i, tree := range t.Trees {
+		tree.check(p, fmt.Sprintf("trees[%d]", i))
+	}
 	p.add(t.Width < 20 || t.Width > 1000, "width is %d: use 20 to 1000 columns, or a pane cannot be read", t.Width)
 	p.add(t.Height < 10 || t.Height > 1000, "height is %d: use 10 to 1000 rows, or a pane cannot be read", t.Height)
 	p.add(t.Retain.Age < time.Minute, "retain.age is %v: use 1m or more, or nobody can look at what an agent left", t.Retain.Age)

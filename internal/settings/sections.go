@@ -23,6 +23,10 @@ type Tmuxd struct {
 	Roots         []string `conf:"roots"`
 	Directory     string   `conf:"directory"`
 	MakeDirectory bool     `conf:"make_directory"`
+	// Trees say where the agents of some repositories work, and how that is made; the first that matches counts. TreesMinFreeMiB is the space
+	// that must be left where a working tree is made.
+	Trees           []Tree `conf:"trees"`
+	TreesMinFreeMiB int    `conf:"trees_min_free_mib"`
 	// Width and Height are the size of a pane that nobody looks at, in columns and rows.
 	Width    int        `conf:"width"`
 	Height   int        `conf:"height"`
@@ -33,6 +37,33 @@ type Tmuxd struct {
 	// Harnesses is the table of the programs that run agents, by name, the bundled ones included.
 	Harnesses map[string]Harness `conf:"harnesses"`
 }
+
+// Tree says where the agents of some repositories work. In Repository, Base, Branch and Directory these words are replaced: {owner}, {repo},
+// {number} and {target}.
+type Tree struct {
+	// Match is which repositories it is for: a pattern as in path.Match of owner/repo, in lower case; empty for all.
+	Match string `conf:"match"`
+	// Kind is TreeDirectory, TreeWorktree or TreeClone.
+	Kind string `conf:"kind"`
+	// Repository is, for a worktree, the path of a git repository on the host, and for a clone what git clones.
+	Repository string `conf:"repository"`
+	// Base is what a new branch begins from: a branch, a tag or a commit; empty for the remote's main branch.
+	Base string `conf:"base"`
+	// Branch is the item's; empty for muxpost/{number}.
+	Branch string `conf:"branch"`
+	// Directory is as Tmuxd.Directory, which counts when it is empty.
+	Directory string `conf:"directory"`
+}
+
+// What Tree.Kind may be.
+const (
+	// TreeDirectory is a plain directory.
+	TreeDirectory = "directory"
+	// TreeWorktree is a worktree of a git repository on the host.
+	TreeWorktree = "worktree"
+	// TreeClone is a clone of its own.
+	TreeClone = "clone"
+)
 
 // Retain says how long the remains of agents that ended are kept.
 type Retain struct {

@@ -113,7 +113,7 @@ func LoadService(w Where, service layout.Service) (Settings, error) {
 
 // defaults fills in what a file may leave out and what does not depend on anything else in it.
 func (s *Settings) defaults() {
-	s.Tmuxd = Tmuxd{Tmux: "tmux", MakeDirectory: true, Width: 200, Height: 50, Retain: Retain{Age: defaultRetainAge, Count: defaultRetainCount},
+	s.Tmuxd = Tmuxd{Tmux: "tmux", MakeDirectory: true, TreesMinFreeMiB: defaultMinFree, Width: 200, Height: 50, Retain: Retain{Age: defaultRetainAge, Count: defaultRetainCount},
 		Tasks:     Tasks{Limit: 2 * time.Hour, MaxLimit: 24 * time.Hour, MaxRunning: 64, KeepFor: 7 * 24 * time.Hour, Keep: 500},
 		Harnesses: BuiltinHarnesses()}
 	if s.Tmuxd.Host, _ = os.Hostname(); s.Tmuxd.Host == "" {
@@ -136,6 +136,9 @@ func (s *Settings) derive(binDir string) {
 	t.Directory = cmp.Or(t.Directory, filepath.Join(s.DataDir.Work(), "{target}"))
 	if len(t.Roots) == 0 {
 		t.Roots = []string{s.DataDir.Work()}
+	}
+	for i, tree := range t.Trees {
+		t.Trees[i] = tree.withDefaults()
 	}
 	t.Exec = cmp.Or(s.beside(t.Exec), filepath.Join(binDir, "muxpost-exec"))
 	for name, h := range t.Harnesses {

@@ -26,6 +26,7 @@ import (
 	"muxpost.dev/muxpost/services/tmuxd/internal/pidfd"
 	"muxpost.dev/muxpost/services/tmuxd/internal/server"
 	"muxpost.dev/muxpost/services/tmuxd/internal/tmux"
+	"muxpost.dev/muxpost/services/tmuxd/internal/trees"
 )
 
 func main() {
@@ -78,8 +79,15 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	if err != nil {
 		return err
 	}
-	h = host.New(host.Config{Roots: c.Roots, Directory: c.Directory, MakeDirectory: c.MakeDirectory, Width: c.Width, Height: c.Height},
-		host.Deps{Tmux: client, Disk: state, Processes: processes, Table: table, Logger: telemetry.Logger, Now: time.Now, Getenv: os.LookupEnv})
+	made := trees.New(trees.Config{
+		Trees: c.Trees, Directory: c.Directory, Make: c.MakeDirectory, MinFree: int64(c.TreesMinFreeMiB) << 20, StateDir: c.StateDir,
+		Env: passOn("PATH", "HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "XDG_CONFIG_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTPS_PROXY", "https_proxy",
+			"NO_PROXY", "no_proxy"),
+		Logger: telemetry.Logger,
+	})
+	defer made.Close()
+	h = host.New(host.Config{Roots: c.Roots, Width: c.Width, Height: c.Height},
+		host.Deps{Tmux: client, Disk: state, Trees: made, Processes: processes, Table: table, Logger: telemetry.Logger, Now: time.Now, Getenv: os.LookupEnv})
 	attempts, err := newAttempts(c, state, client, table, telemetry)
 	if err != nil {
 		return err

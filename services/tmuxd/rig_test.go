@@ -25,6 +25,7 @@ import (
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 	"muxpost.dev/muxpost/services/tmuxd/internal/tmux"
+	"muxpost.dev/muxpost/services/tmuxd/internal/trees"
 	"muxpost.dev/muxpost/test/fakeagent/agenttest"
 )
 
@@ -41,6 +42,8 @@ type rig struct {
 	env     map[string]string
 	entry   settings.Harness
 	home    string // of the bundled agent
+	trees   *trees.Trees
+	kinds   []settings.Tree
 	execs   string
 	tokens  int64
 }
@@ -134,9 +137,13 @@ func (r *rig) open() {
 		Env: []string{"PATH=" + os.Getenv("PATH"), "TERM=xterm-256color"}}); err != nil {
 		r.t.Fatal(err)
 	}
-	r.Host = host.New(host.Config{Roots: []string{filepath.Join(r.dir, "work")}, Directory: filepath.Join(r.dir, "work", "{target}"),
-		MakeDirectory: true, Width: 200, Height: 50},
-		host.Deps{Tmux: r.tmux, Disk: r.disk, Table: table, Logger: slog.New(slog.DiscardHandler), Now: time.Now, Getenv: getenv})
+	if r.trees != nil {
+		r.trees.Close()
+	}
+	r.trees = trees.New(trees.Config{Trees: r.kinds, Directory: filepath.Join(r.dir, "work", "{target}"), Make: true,
+		StateDir: filepath.Join(r.dir, "state"), Env: os.Environ(), Logger: slog.New(slog.DiscardHandler)})
+	r.Host = host.New(host.Config{Roots: []string{filepath.Join(r.dir, "work")}, Width: 200, Height: 50},
+		host.Deps{Tmux: r.tmux, Disk: r.disk, Trees: r.trees, Table: table, Logger: slog.New(slog.DiscardHandler), Now: time.Now, Getenv: getenv})
 }
 
 // restart is a kill -9 of tmuxd and a new start: nothing in memory survives.

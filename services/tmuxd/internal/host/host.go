@@ -6,6 +6,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -13,7 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -28,10 +28,6 @@ import (
 type Config struct {
 	// Roots are the directories below which agents may work.
 	Roots []string
-	// Directory is where an item's agent works: a path in which {owner}, {repo}, {number} and {target} are replaced.
-	Directory string
-	// MakeDirectory makes it when it is missing.
-	MakeDirectory bool
 	// Width and Height are the size of a pane that nobody looks at.
 	Width, Height int
 	// Sweep is how often Watch looks after what it cannot wait for; zero means every minute.
@@ -42,6 +38,7 @@ type Config struct {
 type Deps struct {
 	Tmux   Tmux
 	Disk   Disk
+	Trees  Trees
 	Table  harness.Table
 	Logger *slog.Logger
 	// Processes tells of the ends of the sessions' processes. Without it nothing is served from what was seen earlier.
@@ -160,12 +157,9 @@ func storage(err error) error {
 }
 
 // directory returns where an item's agent works. asked may be empty.
-func (h *Host) directory(item workitem.Ref, asked string) (string, error) {
-	dir := asked
-	if dir == "" {
-		dir = strings.NewReplacer("{owner}", item.Owner(), "{repo}", item.Repo(), "{number}", strconv.FormatUint(item.Number(), 10),
-			"{target}", item.Target()).Replace(h.cfg.Directory)
-	}
+func (h *Host) directory(ctx context.Context, item workitem.Ref, asked string) (string, error) {
+	place := h.Trees.Place(item)
+	dir := cmp.Or(asked, place)
 	if !filepath.IsAbs(dir) || dir != filepath.Clean(dir) {
 		return "", fault.Newf(fault.Invalid, fault.ReasonBadArgument, "the directory %q is not an absolute path in its shortest form", dir)
 	}
@@ -173,7 +167,13 @@ func (h *Host) directory(item workitem.Ref, asked string) (string, error) {
 	if !h.below(dir, false) {
 		return "", h.outside(dir)
 	}
-	real, err := h.Disk.Directory(dir, h.cfg.MakeDirectory && asked == "")
+	// Also one that a session had before, and that was removed since.
+	if dir == place {
+		if err := h.Trees.Prepare(ctx, item); err != nil {
+			return "", err
+		}
+	}
+	real, err := h.Disk.Directory(dir, false)
 	if err != nil {
 		return "", fault.Wrap(fault.Invalid, fault.ReasonDirectoryMissing, fmt.Sprintf("the directory %q cannot be used", dir), err).
 			WithRemedy("create it on the host, or set tmuxd.make_directory: true")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 )
 
@@ -209,6 +210,14 @@ type Disk interface {
 	MakePrivate(path string) error
 	// Provide puts a text into a private file, with the directories that it lacks, unless it is there.
 	Provide(path, text string) error
+}
+
+// Trees makes the directories that agents work in.
+type Trees interface {
+	// Place says where the agent of a work item works, whether that is there or not.
+	Place(item workitem.Ref) string
+	// Prepare makes it where it is not there. What takes long goes on: the error is fault.Unavailable then, and asking again finds it.
+	Prepare(ctx context.Context, item workitem.Ref) error
 }
 
 // Memories remember the last incarnation of each target, and the highest fencing token of each target and of all.

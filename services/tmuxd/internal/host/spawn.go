@@ -95,7 +95,7 @@ type spawning struct {
 // Spawn starts a session. It never touches a live one; a dead one is cleared only after it was seen dead, and that is verified.
 func (h *Host) Spawn(ctx context.Context, req SpawnRequest) (SpawnResult, error) {
 	sp := &spawning{h: h, req: req, target: req.Item.Target()}
-	if err := sp.check(); err != nil {
+	if err := sp.check(ctx); err != nil {
 		return SpawnResult{}, err
 	}
 	slot, release, err := h.acquire(ctx, sp.target)
@@ -137,7 +137,7 @@ func (h *Host) Spawn(ctx context.Context, req SpawnRequest) (SpawnResult, error)
 }
 
 // check refuses what can never work, before anything is asked of tmux.
-func (sp *spawning) check() error {
+func (sp *spawning) check(ctx context.Context) error {
 	h, req := sp.h, sp.req
 	if !workitem.ValidTarget(sp.target) {
 		return fault.Newf(fault.Internal, "", "the target %q is not safe to pass to tmux", sp.target)
@@ -170,7 +170,7 @@ func (sp *spawning) check() error {
 		}
 		sp.text = prompt.Typed(req.DeliveryID, clean)
 	}
-	sp.dir, err = h.directory(req.Item, req.Directory)
+	sp.dir, err = h.directory(ctx, req.Item, req.Directory)
 	return err
 }
 

@@ -106,6 +106,14 @@ const (
 	Reason_REASON_NO_CAPACITY Reason = 36
 	// The other side is of another release and does not have this call.
 	Reason_REASON_UNKNOWN_CALL Reason = 37
+	// The working tree is being made, or its repository cannot be read now.
+	Reason_REASON_TREE_PREPARING Reason = 38
+	// The working tree cannot be made, or not be used, as things are on the host.
+	Reason_REASON_TREE_UNUSABLE Reason = 39
+	// No working tree of the work item was made on the host.
+	Reason_REASON_TREE_NOT_FOUND Reason = 40
+	// The working tree holds what would be lost, or somebody works in it.
+	Reason_REASON_TREE_IN_USE Reason = 41
 )
 
 // Enum value maps for Reason.
@@ -149,6 +157,10 @@ var (
 		35: "REASON_ATTEMPT_NOT_FOUND",
 		36: "REASON_NO_CAPACITY",
 		37: "REASON_UNKNOWN_CALL",
+		38: "REASON_TREE_PREPARING",
+		39: "REASON_TREE_UNUSABLE",
+		40: "REASON_TREE_NOT_FOUND",
+		41: "REASON_TREE_IN_USE",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -189,6 +201,10 @@ var (
 		"REASON_ATTEMPT_NOT_FOUND":       35,
 		"REASON_NO_CAPACITY":             36,
 		"REASON_UNKNOWN_CALL":            37,
+		"REASON_TREE_PREPARING":          38,
+		"REASON_TREE_UNUSABLE":           39,
+		"REASON_TREE_NOT_FOUND":          40,
+		"REASON_TREE_IN_USE":             41,
 	}
 )
 
@@ -223,7 +239,7 @@ var File_muxpost_fault_v1_fault_proto protoreflect.FileDescriptor
 
 const file_muxpost_fault_v1_fault_proto_rawDesc = "" +
 	"\n" +
-	"\x1cmuxpost/fault/v1/fault.proto\x12\x10muxpost.fault.v1*\xeb\a\n" +
+	"\x1cmuxpost/fault/v1/fault.proto\x12\x10muxpost.fault.v1*\xd3\b\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14REASON_BAD_WORK_ITEM\x10\x01\x12\x1a\n" +
@@ -263,7 +279,11 @@ const file_muxpost_fault_v1_fault_proto_rawDesc = "" +
 	"\x17REASON_ATTEMPT_MISMATCH\x10\"\x12\x1c\n" +
 	"\x18REASON_ATTEMPT_NOT_FOUND\x10#\x12\x16\n" +
 	"\x12REASON_NO_CAPACITY\x10$\x12\x17\n" +
-	"\x13REASON_UNKNOWN_CALL\x10%B8Z6muxpost.dev/muxpost/proto/gen/muxpost/fault/v1;faultv1b\x06proto3"
+	"\x13REASON_UNKNOWN_CALL\x10%\x12\x19\n" +
+	"\x15REASON_TREE_PREPARING\x10&\x12\x18\n" +
+	"\x14REASON_TREE_UNUSABLE\x10'\x12\x19\n" +
+	"\x15REASON_TREE_NOT_FOUND\x10(\x12\x16\n" +
+	"\x12REASON_TREE_IN_USE\x10)B8Z6muxpost.dev/muxpost/proto/gen/muxpost/fault/v1;faultv1b\x06proto3"
 
 var (
 	file_muxpost_fault_v1_fault_proto_rawDescOnce sync.Once

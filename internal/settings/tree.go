@@ -1,0 +1,49 @@
+package settings
+
+import (
+	"cmp"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	// defaultBranch is the branch of a work item.
+	defaultBranch = "muxpost/{number}"
+	// defaultMinFree is the space in MiB that working trees leave.
+	defaultMinFree = 1024
+)
+
+// withDefaults fills in what an entry leaves out.
+func (t Tree) withDefaults() Tree {
+	t.Match = cmp.Or(t.Match, "*/*")
+	if t.Kind == TreeWorktree || t.Kind == TreeClone {
+		t.Branch = cmp.Or(t.Branch, defaultBranch)
+	}
+	return t
+}
+
+// branchName is what git takes for a branch, and a little less. Words in braces are replaced by what fits in.
+var branchName = regexp.MustCompile(`^[A-Za-z0-9{][A-Za-z0-9_.{}-]*(/[A-Za-z0-9{][A-Za-z0-9_.{}-]*)*$`)
+
+func (t Tree) check(p *problems, key string) {
+	_, err := path.Match(t.Match, "")
+	p.add(err != nil || strings.Count(t.Match, "/") != 1, "%s.match is %q: write a pattern of owner/repo, such as octo/*", key, t.Match)
+	p.add(!slices.Contains([]string{TreeDirectory, TreeWorktree, TreeClone}, t.Kind), "%s.kind is %q: write directory, worktree or clone", key, t.Kind)
+	p.add(t.Directory != "" && !filepath.IsAbs(t.Directory), "%s.directory: %q is not an absolute path", key, t.Directory)
+	if t.Kind != TreeWorktree && t.Kind != TreeClone {
+		p.add(t.Repository != "" || t.Base != "" || t.Branch != "", "%s: repository, base and branch are for a worktree or a clone; set kind", key)
+		return
+	}
+	p.add(t.Repository == "", "%s.repository is not set: name what the %s is of", key, t.Kind)
+	p.add(t.Kind == TreeWorktree && t.Repository != "" && !filepath.IsAbs(t.Repository), "%s.repository: %q is not an absolute path, and a worktree is of a "+
+		"repository on this host; kind: clone takes an address", key, t.Repository)
+	p.add(strings.HasPrefix(t.Repository, "-") || strings.HasPrefix(t.Repository, "ext::"), "%s.repository: %q is no address that is taken", key, t.Repository)
+	p.add(strings.HasPrefix(t.Base, "-"), "%s.base: %q cannot begin with -", key, t.Base)
+	p.add(!branchName.MatchString(t.Branch) || strings.Contains(t.Branch, "..") || strings.HasSuffix(t.Branch, ".lock"),
+		"%s.branch: %q is no name of a branch", key, t.Branch)
+	p.add(!strings.Contains(t.Branch, "{number}") && !strings.Contains(t.Branch, "{target}"),
+		"%s.branch: %q would be every item's: use {number} or {target}", key, t.Branch)
+}
