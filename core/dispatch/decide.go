@@ -273,6 +273,8 @@ func afterSpawn(f Facts, s Spawn, resume bool) Decision {
 		return occupied(f)
 	case SpawnSilent:
 		return finish(Waiting, ReasonSpawnNoAnswer)
+	case SpawnNoCapacity:
+		return finish(Waiting, ReasonNoCapacity)
 	case SpawnRefused:
 		// A fresh conversation would be refused as well.
 		return spawnFailed(finish(Failed, ReasonSpawnRefused), first)

@@ -50,11 +50,11 @@ func results(f Facts, d Decision) []Facts {
 	case Adopt, Heal, Register:
 		with(func(g *Facts) { *g = g.WithRecord() })
 	case SpawnResume:
-		for s := SpawnStarted; s <= SpawnFailed; s++ {
+		for s := SpawnStarted; s <= SpawnNoCapacity; s++ {
 			with(func(g *Facts) { g.Resume = s })
 		}
 	case SpawnFresh:
-		for s := SpawnStarted; s <= SpawnFailed; s++ {
+		for s := SpawnStarted; s <= SpawnNoCapacity; s++ {
 			with(func(g *Facts) { g.Fresh = s })
 		}
 	case PasteText:
@@ -132,8 +132,8 @@ func TestDecide_WhatMayHaveArrivedIsNeverAFirstPrompt(t *testing.T) {
 func TestDecide_SilenceNeverFailsOrDrops(t *testing.T) {
 	walk(func(path []Facts, d Decision) {
 		f := path[len(path)-1]
-		silent := f.Probe == ProbeUnreachable || f.Paste == PasteSilent || f.Fresh == SpawnSilent ||
-			f.Fresh == SpawnNotTried && f.Resume == SpawnSilent
+		none := func(s Spawn) bool { return s == SpawnSilent || s == SpawnNoCapacity }
+		silent := f.Probe == ProbeUnreachable || f.Paste == PasteSilent || none(f.Fresh) || f.Fresh == SpawnNotTried && none(f.Resume)
 		if silent && d.Action == Finish && d.Outcome != Waiting {
 			t.Fatalf("%+v ends as %v (%s)", f, d.Outcome, d.Reason)
 		}
@@ -166,8 +166,8 @@ func checkTotal(t *testing.T, f Facts) {
 	bools := []bool{false, true}
 	for f.Registry = RegistryNotAsked; f.Registry <= Recorded+1; f.Registry++ {
 		for f.Probe = ProbeNotAsked; f.Probe <= ProbeAbsent+1; f.Probe++ {
-			for f.Resume = SpawnNotTried; f.Resume <= SpawnFailed+1; f.Resume++ {
-				for f.Fresh = SpawnNotTried; f.Fresh <= SpawnFailed+1; f.Fresh++ {
+			for f.Resume = SpawnNotTried; f.Resume <= SpawnNoCapacity+1; f.Resume++ {
+				for f.Fresh = SpawnNotTried; f.Fresh <= SpawnNoCapacity+1; f.Fresh++ {
 					for f.Paste = PasteNotTried; f.Paste <= PasteFailed+1; f.Paste++ {
 						for _, f.Stored = range bools {
 							if d := Decide(f); d.Action == Finish && d.Outcome == InProgress && d.Reason != ReasonStarting {
@@ -233,7 +233,7 @@ var (
 	registryNames = []string{"?", "no session", "recorded"}
 	probeNames    = []string{"?", "unreachable", "unknown", "live", "foreign", "detached", "dead", "dead+guests", "absent"}
 	resumeNames   = []string{"", "no id", "resume off", "no resume", "bad id"}
-	spawnNames    = []string{"-", "started", "taken", "occupied", "unclearable", "died", "refused", "cannot", "silent", "failed"}
+	spawnNames    = []string{"-", "started", "taken", "occupied", "unclearable", "died", "refused", "cannot", "silent", "failed", "no capacity"}
 	pasteNames    = []string{"-", "submitted", "already", "held", "not ready", "busy", "gone", "foreign", "refused", "unconfirmed", "silent", "failed"}
 )
 

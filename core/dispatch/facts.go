@@ -102,6 +102,8 @@ const (
 	SpawnSilent
 	// SpawnFailed means that the host answered with a failure.
 	SpawnFailed
+	// SpawnNoCapacity means that as many agents live on the host as it may have, and nothing was touched.
+	SpawnNoCapacity
 )
 
 // Paste says what came of a paste.

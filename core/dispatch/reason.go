@@ -52,6 +52,8 @@ const (
 	ReasonTmuxNoAnswer Reason = "tmux_no_answer"
 	// ReasonSpawnNoAnswer: the spawn got no answer, or could not be done now.
 	ReasonSpawnNoAnswer Reason = "spawn_no_answer"
+	// ReasonNoCapacity: as many agents live on the host as it may have, so none was started.
+	ReasonNoCapacity Reason = "no_capacity"
 	// ReasonSessionDetached: the agent's process lives on without its session; nothing is started beside it.
 	ReasonSessionDetached Reason = "session_detached"
 	// ReasonSessionEnded: the session is dead or absent, or was when it was to be pasted into.
@@ -93,7 +95,7 @@ func Reasons() []Reason {
 		ReasonResumeFailed, ReasonStarted, ReasonStampProvesOurs, ReasonAnotherIncarnation, ReasonSessionLives,
 		ReasonConversationKnown, ReasonOccupantLives,
 		ReasonStarting, ReasonSessionHolds, ReasonNotReady, ReasonBusy, ReasonHostUnreachable, ReasonTmuxNoAnswer,
-		ReasonSpawnNoAnswer, ReasonSessionDetached, ReasonSessionEnded, ReasonHarnessExited, ReasonSpawnRefused,
+		ReasonSpawnNoAnswer, ReasonNoCapacity, ReasonSessionDetached, ReasonSessionEnded, ReasonHarnessExited, ReasonSpawnRefused,
 		ReasonSpawnError, ReasonPasteRefused, ReasonPasteError, ReasonNoEvidence, ReasonSessionOccupied,
 		ReasonSpawnForbidden, ReasonTargetCollision, ReasonPaused, ReasonShadow, ReasonReopened, ReasonLeaseHeld, ReasonDeadline,
 	}

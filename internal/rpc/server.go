@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
@@ -28,12 +29,21 @@ const (
 	pingTimeout = 10 * time.Second
 )
 
+// At a stop, streams have streamEnd from when the last call is over: one whose client does not read would never end. Whether one is under way
+// is looked at every stopTick.
+const (
+	streamEnd = 500 * time.Millisecond
+	stopTick  = 10 * time.Millisecond
+)
+
 // Server is a gRPC server. Services are registered on it as on a *grpc.Server, before Serve.
 type Server struct {
 	grpc    *grpc.Server
 	health  *Health
 	edge    *edge
 	options Options
+	// calls are under way; streams are not counted.
+	calls atomic.Int64
 }
 
 var _ reflection.GRPCServer = (*Server)(nil)
@@ -78,8 +88,8 @@ func (s *Server) GetServiceInfo() map[string]grpc.ServiceInfo { return s.grpc.Ge
 func (s *Server) Health() *Health { return s.health }
 
 // Serve answers calls on the listener until ctx ends, and closes it. Then health turns to not serving, streams end, calls in
-// flight may finish within StopTimeout, and what is left is cut off. It returns nil after such a stop, and an error when the
-// listener fails. A server serves once.
+// flight may finish within StopTimeout, and what is left is cut off: a stream that nobody reads as soon as no call is under way. It
+// returns nil after such a stop, and an error when the listener fails. A server serves once.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- s.grpc.Serve(listener) }()
@@ -95,7 +105,10 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		s.options.Logger.WarnContext(ctx, "calls were cut off by the stop", obs.KeyAddress, listener.Addr().String())
 		s.grpc.Stop()
 	})
+	stopped := make(chan struct{})
+	go s.endStreams(stopped)
 	s.grpc.GracefulStop()
+	close(stopped)
 	forced.Stop()
 	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fault.Wrap(fault.Internal, "", "the gRPC server did not stop in good order", err)
@@ -103,7 +116,26 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
+// endStreams cuts off the streams that did not end by themselves, once no call is under way.
+func (s *Server) endStreams(stopped <-chan struct{}) {
+	tick := time.NewTicker(stopTick)
+	defer tick.Stop()
+	for quiet := time.Now(); time.Since(quiet) < streamEnd; {
+		select {
+		case <-stopped:
+			return
+		case <-tick.C:
+		}
+		if s.calls.Load() > 0 {
+			quiet = time.Now() // its answer has that time to go out as well
+		}
+	}
+	s.grpc.Stop()
+}
+
 func (s *Server) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
+	s.calls.Add(1)
+	defer s.calls.Add(-1)
 	failed, _ := s.edge.call(ctx, grpcCall(ctx, info.FullMethod), func(ctx context.Context) error {
 		answer, err = handler(ctx, request)
 		return err

@@ -132,6 +132,7 @@ func (t *Tmuxd) check(p *problems) {
 	}
 	p.add(t.Width < 20 || t.Width > 1000, "width is %d: use 20 to 1000 columns, or a pane cannot be read", t.Width)
 	p.add(t.Height < 10 || t.Height > 1000, "height is %d: use 10 to 1000 rows, or a pane cannot be read", t.Height)
+	p.add(t.Capacity < 0, "capacity is %d: use 0 for any number of agents, or as many as this host can bear", t.Capacity)
 	p.add(t.Retain.Age < time.Minute, "retain.age is %v: use 1m or more, or nobody can look at what an agent left", t.Retain.Age)
 	p.add(t.Retain.Count < 0, "retain.count is %d: use 0 or more", t.Retain.Count)
 	t.Tasks.check(p)

@@ -72,6 +72,7 @@ func TestCheck_EachMistakeOfTmuxdNamesItsKey(t *testing.T) {
 		"socket_dir: /" + strings.Repeat("a", MaxSocketDir): "tmuxd.socket_dir: the path",
 		"roots: [/]":                                    "tmuxd.roots",
 		"roots: [/a/../b]":                              "tmuxd.roots",
+		"capacity: -1":                                  "tmuxd.capacity is -1",
 		"directory: '{target}'":                         "tmuxd.directory",
 		"width: 10":                                     "tmuxd.width is 10",
 		"height: 5000":                                  "tmuxd.height is 5000",

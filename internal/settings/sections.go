@@ -28,8 +28,10 @@ type Tmuxd struct {
 	Trees           []Tree `conf:"trees"`
 	TreesMinFreeMiB int    `conf:"trees_min_free_mib"`
 	// Width and Height are the size of a pane that nobody looks at, in columns and rows.
-	Width    int        `conf:"width"`
-	Height   int        `conf:"height"`
+	Width  int `conf:"width"`
+	Height int `conf:"height"`
+	// Capacity is how many agents may live at once; zero is any number.
+	Capacity int        `conf:"capacity"`
 	Retain   Retain     `conf:"retain"`
 	LogLevel slog.Level `conf:"log_level"`
 	// Tasks says how attempts are run.

@@ -19,6 +19,8 @@ tmuxd:
 # Where agents work. {target} stands for the session's name; every directory must be below one of the roots.
 #  directory: /home/me/work/{target}
 #  roots: [/home/me/work]
+# How many agents may live on this machine at once. An event that needs one more waits.
+#  capacity: 20
 # Programs that can run as agents, beside the bundled fakeagent. The patterns say how the screen of the program reads:
 # prompt is the first row of the box that text is typed into, its one group is what is in the box.
 #  harnesses:

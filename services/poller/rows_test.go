@@ -95,7 +95,7 @@ func TestUnconfirmed_WithoutEvidenceIsLeftAfterTenMinutesAndTheItemGoesOn(t *tes
 
 // TestWaiting_CostsNothingHoweverLongAndIsVisible has something behind the dispatcher not answer for much longer than a budget lasts.
 func TestWaiting_CostsNothingHoweverLongAndIsVisible(t *testing.T) {
-	for _, reason := range []string{"host_unreachable", "tmux_no_answer", "spawn_no_answer", "lease_held", "paused"} {
+	for _, reason := range []string{"host_unreachable", "tmux_no_answer", "spawn_no_answer", "no_capacity", "lease_held", "paused"} {
 		t.Run(reason, func(t *testing.T) {
 			w, p := twoComments(t)
 			w.always(dispatcherv1.Outcome_OUTCOME_WAITING, reason)

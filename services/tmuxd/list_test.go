@@ -273,6 +273,38 @@ func TestWatchSessions_EndsWithTheService(t *testing.T) {
 	}
 }
 
+// A client that was given more than fits on its way, and reads nothing of it, is not waited for.
+func TestWatchSessions_AClientThatNeverReadsDoesNotHoldUpTheStop(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	long := strings.Repeat("c", 4096)
+	for n := range 500 {
+		if err := r.disk.Remember(host.Memory{Target: itemNo(t, n+1).Target(), WorkItem: itemNo(t, n+1).String(), Stamp: "s00000000",
+			Conversation: long}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Adopt(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	s := rpc.NewServer(rpc.Options{})
+	tmuxdv1.RegisterTmuxdServiceServer(s, server.New(r.Host, r.Logger, server.Facts{}, r.tmux.Socket))
+	addr, stop := rpctest.ServeUntil(t, s)
+	client := tmuxdv1.NewTmuxdServiceClient(rpctest.Dial(t, addr, rpc.DialOptions{Name: "tmuxd"}))
+	reading := r.stream(client, "")
+	defer reading.cancel()
+	if _, err := reading.recv(); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	stop()
+	if took := time.Since(begun); took > rpc.DefaultStopTimeout/2 {
+		t.Errorf("the stop took %v", took)
+	} else {
+		t.Logf("the stop took %v", took)
+	}
+}
+
 func TestInfo_TellsWhatTheHostHasAndWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

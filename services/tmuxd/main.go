@@ -86,7 +86,7 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 		Logger: telemetry.Logger,
 	})
 	defer made.Close()
-	h = host.New(host.Config{Roots: c.Roots, Width: c.Width, Height: c.Height},
+	h = host.New(host.Config{Roots: c.Roots, Width: c.Width, Height: c.Height, Capacity: c.Capacity},
 		host.Deps{Tmux: client, Disk: state, Trees: made, Processes: processes, Table: table, Logger: telemetry.Logger, Now: time.Now, Getenv: os.LookupEnv})
 	attempts, err := newAttempts(c, state, client, table, telemetry)
 	if err != nil {

@@ -46,6 +46,8 @@ type rig struct {
 	kinds   []settings.Tree
 	execs   string
 	tokens  int64
+	// capacity is how many agents the host may have.
+	capacity int
 }
 
 // wrapperBinary builds muxpost-exec once a test run.
@@ -142,7 +144,7 @@ func (r *rig) open() {
 	}
 	r.trees = trees.New(trees.Config{Trees: r.kinds, Directory: filepath.Join(r.dir, "work", "{target}"), Make: true,
 		StateDir: filepath.Join(r.dir, "state"), Env: os.Environ(), Logger: slog.New(slog.DiscardHandler)})
-	r.Host = host.New(host.Config{Roots: []string{filepath.Join(r.dir, "work")}, Width: 200, Height: 50},
+	r.Host = host.New(host.Config{Roots: []string{filepath.Join(r.dir, "work")}, Width: 200, Height: 50, Capacity: r.capacity},
 		host.Deps{Tmux: r.tmux, Disk: r.disk, Trees: r.trees, Table: table, Logger: slog.New(slog.DiscardHandler), Now: time.Now, Getenv: getenv})
 }
 

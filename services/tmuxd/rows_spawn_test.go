@@ -118,6 +118,16 @@ func spawnRows() map[string]spawnRow {
 		"absent, duplicate, dead, cleared, duplicate": {func(r *rig, w *watched) {
 			w.create = r.duplicates(w, func() func() { r.another("exit 3"); return nil }, func() { r.another("cat -v") })
 		}, host.SpawnFailed, 0, "duplicate", "new kill new"},
+		"the server is not as it has to be": {func(r *rig, _ *watched) {
+			conf := filepath.Join(r.dir, "state", "tmux.conf")
+			text, err := os.ReadFile(conf)
+			if err == nil {
+				err = os.WriteFile(conf, append(text, "set-hook -g after-new-session copy-mode\n"...), 0o600)
+			}
+			if err != nil {
+				r.t.Fatal(err)
+			}
+		}, host.SpawnFailed, 0, "tmux_error", "new"},
 		"another error": {func(r *rig, _ *watched) {
 			if err := os.MkdirAll(filepath.Join(r.tmux.Socket(r.item.Target()), "full"), 0o700); err != nil {
 				r.t.Fatal(err)

@@ -91,7 +91,7 @@ func (r *rig) watched(sweep time.Duration) *watching {
 	}
 	deps := r.Deps
 	deps.Tmux, deps.Processes, deps.Logger = counting{r.tmux, &w.looks}, w, slog.New(slog.NewTextHandler(w.log, nil))
-	h = host.New(host.Config{Roots: []string{filepath.Join(r.dir, "work")}, Width: 200, Height: 50, Sweep: sweep}, deps)
+	h = host.New(host.Config{Roots: []string{filepath.Join(r.dir, "work")}, Width: 200, Height: 50, Capacity: r.capacity, Sweep: sweep}, deps)
 	r.Host = h
 	if err := h.Adopt(r.ctx()); err != nil {
 		r.t.Fatal(err)

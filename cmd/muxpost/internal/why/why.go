@@ -221,8 +221,24 @@ func faults() map[string]Explanation {
 			"ask the host where it was launched, or raise tmuxd.tasks.keep_for",
 		},
 		"no_capacity": {
-			"as many attempts run as the host lets run at once",
-			"wait for one to end, or raise tmuxd.tasks.max_running",
+			"as many agents live on the host, or as many attempts run there, as it lets at once",
+			byItself + " once one has ended; end one that nobody needs, or raise tmuxd.capacity, or tmuxd.tasks.max_running for attempts",
+		},
+		"tree_preparing": {
+			"the item's working tree is being made, or its repository cannot be read now",
+			"it goes on by itself; if this lasts, see that the host reaches the repository of tmuxd.trees",
+		},
+		"tree_unusable": {
+			"the item's working tree cannot be made or used as things are on the host",
+			"the detail says what is in the way; then run muxpost retry",
+		},
+		"tree_not_found": {
+			"no working tree of the work item was made on the host",
+			"muxpost workspaces lists those that are there",
+		},
+		"tree_in_use": {
+			"the working tree holds what would be lost, or an agent works in it",
+			"commit and push what is in it, or end the agent",
 		},
 		"unknown_call": {
 			"the other side is of another release and does not have this call",

@@ -24,7 +24,7 @@ func (r *run) explain(d dispatch.Decision) (detail, remedy string) {
 			text = "respawn: " + text
 		}
 	}
-	if r.remedy != "" && (d.Reason == dispatch.ReasonSessionOccupied || d.Outcome == dispatch.Failed) {
+	if r.remedy != "" && (d.Reason == dispatch.ReasonSessionOccupied || d.Reason == dispatch.ReasonNoCapacity || d.Outcome == dispatch.Failed) {
 		remedy = r.remedy
 	}
 	if r.detail != "" {
@@ -71,6 +71,8 @@ func (r *run) reason(reason dispatch.Reason) (text, remedy string) {
 		return "the session's tmux server did not answer, so nothing is concluded", "if this lasts, look at the host and at tmuxd's log there"
 	case dispatch.ReasonSpawnNoAnswer:
 		return "no session could be started now", "if this lasts, look at the host and at tmuxd's log there"
+	case dispatch.ReasonNoCapacity:
+		return "the host has as many agents as it may have, and nothing was started", "end one that nobody needs, or raise tmuxd.capacity on the host"
 	case dispatch.ReasonSessionDetached:
 		return "the agent's process lives on without its session, and nothing is started beside it",
 			"end that process on the host, or wait until it ends; the session comes back by itself afterwards"

@@ -75,6 +75,9 @@ func (h *Host) Spawn(ctx context.Context, o deliver.SpawnOrder) (deliver.SpawnRe
 func spawnError(err error) dispatch.Spawn {
 	switch fault.KindOf(err) {
 	case fault.Unavailable, fault.Throttled:
+		if fault.ReasonOf(err) == fault.ReasonNoCapacity {
+			return dispatch.SpawnNoCapacity
+		}
 		return dispatch.SpawnSilent
 	case fault.Invalid, fault.NotFound, fault.Denied, fault.Unauthenticated:
 		if fault.ReasonOf(err) == fault.ReasonCannotResume {

@@ -210,6 +210,8 @@ func TestErrors_SayWhoDidNotAnswer(t *testing.T) {
 		"tmux":       {say(fault.Unavailable, fault.ReasonTmuxNoAnswer), dispatch.ProbeUnknown, dispatch.SpawnSilent, dispatch.PasteSilent},
 		"storage":    {say(fault.Unavailable, fault.ReasonStorage), dispatch.ProbeUnknown, dispatch.SpawnSilent, dispatch.PasteSilent},
 		"a proxy":    {say(fault.Unavailable, ""), dispatch.ProbeUnreachable, dispatch.SpawnSilent, dispatch.PasteSilent},
+		"full":       {say(fault.Throttled, fault.ReasonNoCapacity), dispatch.ProbeUnknown, dispatch.SpawnNoCapacity, dispatch.PasteSilent},
+		"throttled":  {say(fault.Throttled, fault.ReasonRateLimited), dispatch.ProbeUnknown, dispatch.SpawnSilent, dispatch.PasteSilent},
 		"denied":     {say(fault.Denied, ""), dispatch.ProbeUnreachable, dispatch.SpawnRefused, dispatch.PasteFailed},
 		"no resume":  {say(fault.Invalid, fault.ReasonCannotResume), dispatch.ProbeUnknown, dispatch.SpawnCannotResume, dispatch.PasteFailed},
 		"no harness": {say(fault.Invalid, fault.ReasonUnknownHarness), dispatch.ProbeUnknown, dispatch.SpawnRefused, dispatch.PasteFailed},

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,7 +40,13 @@ type feed struct {
 	mu    sync.Mutex
 	known map[string]*known
 	log   *changes.Log[news]
+	// forgotten are the targets of what is not known any more, the oldest first.
+	forgotten []string
 }
+
+// maxForgotten is how many of what is not known any more are kept, the newest, to be told to who follows or comes back a little later. Who has
+// not read on by then is told that he missed something.
+const maxForgotten = 64
 
 // news is what is told: a session, or a mass death.
 type news struct {
@@ -87,7 +94,9 @@ func (f *feed) tell(s Summary) (ended bool, at time.Time) {
 		s.Detail += "; it was last seen alive at " + c.aliveAt.UTC().Format(time.RFC3339)
 	}
 	told, forgotten := c.session, c.forgotten
-	c.session, c.forgotten = s, false
+	if c.session, c.forgotten = s, false; forgotten {
+		f.forgotten = slices.DeleteFunc(f.forgotten, func(target string) bool { return target == s.Target })
+	}
 	if fresh || forgotten || !told.same(s) {
 		f.log.Append(s.Target, news{session: &s}, false)
 	} else {
@@ -103,6 +112,12 @@ func (f *feed) forget(s Summary) {
 	if c := f.known[s.Target]; c != nil && !c.forgotten && !s.SeenAt.Before(c.session.SeenAt) {
 		c.session, c.forgotten, c.living = s, true, false
 		f.log.Append(s.Target, news{session: &s}, true)
+		if f.forgotten = append(f.forgotten, s.Target); len(f.forgotten) > maxForgotten {
+			oldest := f.forgotten[0]
+			f.forgotten = f.forgotten[1:]
+			delete(f.known, oldest)
+			f.log.Remove(oldest)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +137,31 @@ func TestFollow_WhatIsForgottenIsToldToWhoeverFollowsAndToNobodyElse(t *testing.
 	h.feed.tell(seenAs("a", session.Live, 4))
 	if page, _ := h.List("", 10); len(page) != 1 {
 		t.Errorf("%v", page)
+	}
+}
+
+func TestFollow_DoesNotGrowWithWhatWasForgotten(t *testing.T) {
+	t.Parallel()
+	h := New(Config{}, Deps{Now: time.Now})
+	h.feed.tell(seenAs("kept", session.Live, 1))
+	_, cursor := read(t, h, "", 2, nil)
+	for n := range 10 * maxForgotten {
+		target := "t" + strconv.Itoa(n)
+		h.feed.tell(seenAs(target, session.Dead, 1))
+		h.feed.forget(seenAs(target, session.Absent, 2))
+	}
+	if n := len(h.feed.known); n != maxForgotten+1 {
+		t.Errorf("%d are kept", n)
+	}
+	got, _ := read(t, h, cursor, 2*maxForgotten+1, nil) // before each of them the change is superseded that told it as dead
+	last := "t" + strconv.Itoa(10*maxForgotten-1) + " absent"
+	if !strings.HasPrefix(got[0], "missed") || got[len(got)-2] != last || got[len(got)-1] != "caught up" {
+		t.Errorf("%q", got)
+	}
+	// What comes back is no longer one of those.
+	h.feed.tell(seenAs("t"+strconv.Itoa(10*maxForgotten-1), session.Live, 3))
+	if page, _ := h.List("", 10); len(page) != 2 || len(h.feed.forgotten) != maxForgotten-1 {
+		t.Errorf("%d, %d", len(page), len(h.feed.forgotten))
 	}
 }
 

@@ -30,6 +30,8 @@ type Config struct {
 	Roots []string
 	// Width and Height are the size of a pane that nobody looks at.
 	Width, Height int
+	// Capacity is how many agents may live at once; zero is any number. It is kept where Processes are watched.
+	Capacity int
 	// Sweep is how often Watch looks after what it cannot wait for; zero means every minute.
 	Sweep time.Duration
 }
@@ -62,9 +64,11 @@ type Host struct {
 	watcher  *watcher
 }
 
-// slot is what a Host holds of a target.
+// slot is what a Host holds of a target. It is there while somebody uses it, and as long as it knows a generation.
 type slot struct {
 	turn chan struct{} // holds one token while nobody mutates
+	// users has the turn, or waits for it.
+	users int
 	// generation is the server's generation that this process gave it; empty when it has to give a new one first.
 	generation string
 }
@@ -74,27 +78,57 @@ func New(c Config, d Deps) *Host {
 	return &Host{Deps: d, cfg: c, slots: map[string]*slot{}, snapshot: newSnapshot(d.Now), feed: newFeed(random("b")), watcher: newWatcher()}
 }
 
-// acquire waits for the turn to mutate a target. Waiters are served in order. What readers saw before the turn is not served any more, and
-// what is there after it is looked at.
+// maxWaiting is how many acts wait for their turn at one session.
+const maxWaiting = 64
+
+// acquire waits for the turn to mutate a target. Waiters are served in order, and there are only so many. What readers saw before the turn is
+// not served any more, and what is there after it is looked at.
 func (h *Host) acquire(ctx context.Context, target string) (s *slot, release func(), err error) {
-	h.mu.Lock()
-	s, ok := h.slots[target]
-	if !ok {
-		s = &slot{turn: make(chan struct{}, 1)}
-		s.turn <- struct{}{}
-		h.slots[target] = s
+	if s = h.enter(target); s == nil {
+		return nil, nil, fault.Newf(fault.Throttled, "", "%d acts wait for their turn at this session, and no more can", maxWaiting).
+			WithRemedy("ask again when some are done; if this lasts, something holds the session up: see tmuxd's log").WithRetryAfter(time.Second)
 	}
-	h.mu.Unlock()
 	select {
 	case <-s.turn:
 		acted := h.snapshot.act(target)
 		return s, func() {
 			acted()
-			s.turn <- struct{}{}
+			h.leave(target, s, true)
 			h.attend(target)
 		}, nil
 	case <-ctx.Done():
+		h.leave(target, s, false)
 		return nil, nil, fault.Wrap(fault.Unavailable, fault.ReasonDeadline, "another act on this session took too long", ctx.Err())
+	}
+}
+
+// enter takes a place with those who wait for the turn at a target; nil when there is none.
+func (h *Host) enter(target string) *slot {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.slots[target]
+	if s == nil {
+		s = &slot{turn: make(chan struct{}, 1)}
+		s.turn <- struct{}{}
+		h.slots[target] = s
+	}
+	if s.users > maxWaiting { // one of them has the turn
+		return nil
+	}
+	s.users++
+	return s
+}
+
+// leave gives a place back, and with it the turn of whoever had it.
+func (h *Host) leave(target string, s *slot, turn bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.users--
+	if s.users == 0 && s.generation == "" {
+		delete(h.slots, target)
+	}
+	if turn {
+		s.turn <- struct{}{}
 	}
 }
 

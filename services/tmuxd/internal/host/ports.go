@@ -32,6 +32,7 @@ type Tmux interface {
 	Typist
 	Terminals
 	Lister
+	Visits
 	Reader
 	Ender
 }

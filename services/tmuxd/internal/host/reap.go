@@ -264,5 +264,6 @@ func (e *ending) reap(ctx context.Context) (kept string, err error) {
 	if err := h.Disk.Forget(e.target, token); err != nil {
 		return "", err
 	}
+	e.slot.generation = "" // its server is gone
 	return "", nil
 }

@@ -122,7 +122,9 @@ func (s *snapshot) keep(m mark, st Status, known, serve bool) bool {
 	if s.entries[m.target] != e || e.turns != m.turns {
 		return false
 	}
-	e.known = e.known || known
+	if known || st.State == session.Absent && e.acts == 0 {
+		e.known = known // what is gone, and not remembered either, was removed
+	}
 	if e.acts == 0 && !m.began.Before(e.seen) {
 		e.status, e.seen, e.fresh = st, m.began, known && serve
 	}
@@ -260,6 +262,7 @@ func (h *Host) note(s *sight, m mark) bool {
 		h.tell(s.summary(m.began))
 	case s.state == session.Absent:
 		h.feed.forget(s.summary(m.began))
+		h.watcher.forget(s.target)
 	}
 	return h.snapshot.keep(m, s.status(), known, watched && s.state != session.Unknown)
 }

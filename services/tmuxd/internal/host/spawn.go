@@ -215,6 +215,14 @@ func (sp *spawning) tellResumeDied(ctx context.Context) (SpawnResult, error) {
 
 // run is table C: pre-flight, one new-session, and after a duplicate one more look and one more try.
 func (sp *spawning) run(ctx context.Context) (SpawnResult, error) {
+	// What is not to be started does not cost the remains of what was there before either.
+	if step := session.Preflight(sp.sight.state, sp.sight.flags, false); step == session.Proceed || step == session.Clear {
+		taken, err := sp.h.reserve(sp.req.Item)
+		if err != nil {
+			return SpawnResult{}, err
+		}
+		defer taken()
+	}
 	for present := false; ; present = true {
 		r, proceed, err := sp.preflight(ctx, present)
 		if err != nil || !proceed {

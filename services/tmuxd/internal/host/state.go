@@ -47,11 +47,13 @@ type sight struct {
 	known  bool
 	view   View
 	// pane is the agent's pane; nil when there is none. It may lie in a session of another name (flag moved).
-	pane  *Pane
-	ran   Ran
-	state session.State
-	flags session.Flags
-	why   string
+	pane *Pane
+	// guests are the panes of the session in which something lives that is not the agent.
+	guests []Pane
+	ran    Ran
+	state  session.State
+	flags  session.Flags
+	why    string
 }
 
 // State says what is known of a session now, and of one delivery at it (deliveryID may be empty). It changes nothing. A delivery's phase is
@@ -112,6 +114,9 @@ func (h *Host) look(ctx context.Context, item workitem.Ref) sight {
 	if s.why == "" || state != session.Unknown {
 		s.why = why
 	}
+	if flags.Has(session.Guests) {
+		s.why += ": " + h.guests(ctx, &s)
+	}
 	if state == session.Dead && s.pane != nil && s.pane.Status == "" && s.pane.Signal == "" {
 		h.Tmux.Nudge(s.view.Server)
 	}
@@ -125,7 +130,7 @@ func (h *Host) observe(ctx context.Context, s *sight, seen session.Sight) sessio
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	s.pane = nil
+	s.pane, s.guests = nil, nil
 	var err error
 	if s.view, err = h.Tmux.Observe(ctx, s.target); err != nil {
 		seen.Answer = session.NoAnswer
@@ -180,6 +185,7 @@ func (s *sight) sort(seen *session.Sight) {
 			}
 		case !p.Dead:
 			seen.OthersLive = true
+			s.guests = append(s.guests, *p)
 		}
 		if seen.Ours = ours; ours {
 			some = p

@@ -48,6 +48,8 @@ const (
 type watcher struct {
 	mu sync.Mutex
 	of map[string]*watched
+	// starting are the targets whose agents are being started: each has a place on this host.
+	starting map[string]bool
 	// run is the context of Watch, nil while it does not run; looking are the goroutines that look, of which looks lets some at a time.
 	run     context.Context
 	looking sync.WaitGroup
@@ -74,7 +76,7 @@ type process struct {
 }
 
 func newWatcher() *watcher {
-	return &watcher{of: map[string]*watched{}, looks: make(chan struct{}, watchLooks), died: make(chan struct{}, 1)}
+	return &watcher{of: map[string]*watched{}, starting: map[string]bool{}, looks: make(chan struct{}, watchLooks), died: make(chan struct{}, 1)}
 }
 
 // track watches the processes of the incarnation that was seen. It returns false when not all that should live is watched.
@@ -140,6 +142,19 @@ func (h *Host) await(p *process, life Life, ended func()) {
 	var err error
 	if p.stop, err = h.Processes.Watch(life.Pid, life.Start, ended); err != nil {
 		h.Logger.Warn("a process of a session cannot be watched", obs.KeyPID, life.Pid, obs.KeyError, err)
+	}
+}
+
+// forget lets go of a session of which nothing is known any more. While a process of it is watched it stays: the end of that will be heard of.
+func (w *watcher) forget(target string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.of[target]
+	if t == nil || t.server.life != (Life{}) || t.agent.life != (Life{}) {
+		return
+	}
+	if t.item = (workitem.Ref{}); !t.attending { // who attends to it lets go of it
+		delete(w.of, target)
 	}
 }
 

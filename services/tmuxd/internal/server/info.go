@@ -45,6 +45,10 @@ func (s *Server) Info(context.Context, *tmuxdv1.InfoRequest) (*tmuxdv1.InfoRespo
 		out.Load_1M, out.Cpus, out.MemoryAvailableBytes, out.StorageAvailableBytes = m.Load, int32(m.CPUs), m.MemoryAvailable, m.StorageAvailable
 		out.Warnings = m.Warnings
 	}
+	if living, capacity := s.host.Living(); capacity > 0 && living >= capacity {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%d agents live on this host, as many as tmuxd.capacity (%d) lets: what needs another one waits. "+
+			"End one that nobody needs, or raise it", living, capacity))
+	}
 	if err := s.facts.Storage(); err != nil {
 		out.RefusesMutations = fmt.Sprintf("the state directory cannot be written: %v", err)
 	}

@@ -17,7 +17,8 @@ import (
 )
 
 // Create makes a session, and the server for it where there is none. This is the one command that may start a server. Retention and
-// everything the session says of itself are set in the same list, so that an agent that ends at once leaves a readable pane.
+// everything the session says of itself are set in the same list, so that an agent that ends at once leaves a readable pane. Where the server is
+// then not as we rely on it, the same list ends the session again.
 func (c *Client) Create(ctx context.Context, s host.NewSession) (host.Created, error) {
 	if !session.ValidDeliveryID(s.Stamp) || len(s.Argv) < 2 {
 		// With one word tmux would run a shell.
@@ -47,7 +48,8 @@ func (c *Client) Create(ctx context.Context, s host.NewSession) (host.Created, e
 	set("-pt", optFence, strconv.FormatInt(s.Token, 10))
 	set("-pFt", optPane, "#{pane_id}")
 	set("-pFt", optPid, "#{pane_pid}")
-	args = append(args, ";", "set-option", "-s", optGeneration, s.Generation, ";", "display-message", "-p", "END|"+n)
+	args = append(args, ";", "set-option", "-s", optGeneration, s.Generation)
+	args = append(append(args, ";"), asserted(s.Target, n)...)
 	l := c.lines.get(s.Target)
 	if err := l.take(ctx); err != nil {
 		return host.Created{}, err
@@ -72,7 +74,10 @@ func (c *Client) Create(ctx context.Context, s host.NewSession) (host.Created, e
 	}
 	f, ok := r.find("OK", n)
 	_, whole := r.find("END", n)
+	values, bad := r.find(tagBad, n)
 	switch {
+	case bad:
+		return host.Created{}, unlike(values)
 	case ok && whole && len(f) == 7 && f[0] == s.Target:
 		out := host.Created{Server: parseServer(f[4], f[5], f[6]), SessionID: f[1], Pane: f[2]}
 		out.Pid, _ = strconv.Atoi(f[3])

@@ -227,10 +227,9 @@ func (t *Trees) claim(tree Tree) error {
 // room says whether enough space is left.
 func (t *Trees) room(tree Tree) error {
 	var st unix.Statfs_t
-	if unix.Statfs(filepath.Dir(tree.Directory), &st) != nil {
-		return nil // what cannot be told holds nobody up
-	}
-	if free := int64(st.Bavail) * st.Bsize; free < t.config.MinFree {
+	// What cannot be told holds nobody up.
+	known := unix.Statfs(filepath.Dir(tree.Directory), &st) == nil
+	if free := int64(st.Bavail) * st.Bsize; known && free < t.config.MinFree {
 		return fault.Newf(fault.Throttled, fault.ReasonNoCapacity, "%d MiB are left for working trees, and %d are wanted", free>>20, t.config.MinFree>>20).
 			WithRemedy("free space on the host (muxpost workspaces clean --dry-run says what could go), or lower tmuxd.trees_min_free_mib")
 	}
