@@ -100,7 +100,7 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	tmuxdv1.RegisterTmuxdServiceServer(srv, server.New(h, telemetry.Logger, server.Facts{
 		Host: c.Host, Build: version.Get(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Harnesses: infos(table),
 		Storage: state.Writable, Machine: surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir}.machine,
-	}, client.Socket).WithAttempts(attempts))
+	}, client.Socket).WithAttempts(attempts).WithTrees(made))
 	if err := errors.Join(h.Adopt(ctx), attempts.Adopt(ctx)); err != nil {
 		return err
 	}

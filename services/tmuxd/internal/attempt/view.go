@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"muxpost.dev/muxpost/core/task"
@@ -57,4 +58,19 @@ func (r *Runner) Get(ctx context.Context, id string, output bool) (a Attempt, te
 		return v, "", storage(err)
 	}
 	return v, text, nil
+}
+
+// WorksBelow returns the id of an attempt that is not over and works in a directory or below it; empty when none does. A nil runner has none.
+func (r *Runner) WorksBelow(dir string) string {
+	if r == nil {
+		return ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, a := range r.attempts {
+		if m := a.recall(); m.Outcome == nil && (m.Directory == dir || strings.HasPrefix(m.Directory, strings.TrimSuffix(dir, "/")+"/")) {
+			return id
+		}
+	}
+	return ""
 }

@@ -30,6 +30,7 @@ type Server struct {
 	socket func(target string) string
 	// attempts is nil for a server that answers for sessions alone.
 	attempts *attempt.Runner
+	trees    Trees
 }
 
 // New returns a server. socket tells the path of a target's socket. Every act is one line in the log: it says who was typed at, under

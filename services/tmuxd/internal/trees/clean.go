@@ -189,35 +189,35 @@ func (w *Work) change(name string) {
 
 // Remove removes the tree of a work item. Where anything would be lost that is not committed and pushed it is fault.Conflict, unless discard is
 // true, and nothing is touched. A worktree's branch stays in its repository. The caller sees to it that nobody works in the tree.
-func (t *Trees) Remove(ctx context.Context, item workitem.Ref, discard bool) (Work, error) {
+func (t *Trees) Remove(ctx context.Context, item workitem.Ref, discard bool) (Tree, Work, error) {
 	known, err := t.Known()
 	if err != nil {
-		return Work{}, storage(err)
+		return Tree{}, Work{}, storage(err)
 	}
 	i := slices.IndexFunc(known, func(k Tree) bool { return k.WorkItem == item.String() })
 	if i < 0 {
-		return Work{}, fault.Newf(fault.NotFound, fault.ReasonTreeNotFound, "no working tree of %s was made on this host", item)
+		return Tree{}, Work{}, fault.Newf(fault.NotFound, fault.ReasonTreeNotFound, "no working tree of %s was made on this host", item)
 	}
 	tree := known[i]
 	t.mu.Lock()
 	busy := t.making[tree.Directory] != nil
 	t.mu.Unlock()
 	if busy {
-		return Work{}, fault.Newf(fault.Conflict, fault.ReasonTreePreparing, "the working tree %s is being made", tree.Directory)
+		return Tree{}, Work{}, fault.Newf(fault.Conflict, fault.ReasonTreePreparing, "the working tree %s is being made", tree.Directory)
 	}
 	w := t.Look(ctx, tree)
 	if !w.Nothing() && !discard {
-		return w, fault.Newf(fault.Conflict, fault.ReasonTreeInUse, "the working tree %s is kept: %s", tree.Directory, w).
+		return tree, w, fault.Newf(fault.Conflict, fault.ReasonTreeInUse, "the working tree %s is kept: %s", tree.Directory, w).
 			WithRemedy("commit and push what is in it; --discard throws it away")
 	}
 	if err := t.remove(ctx, tree); err != nil {
-		return w, fault.Wrap(fault.Conflict, fault.ReasonTreeUnusable, "the working tree "+tree.Directory+" could not be removed", err)
+		return tree, w, fault.Wrap(fault.Conflict, fault.ReasonTreeUnusable, "the working tree "+tree.Directory+" could not be removed", err)
 	}
 	if err := os.Remove(t.record(tree.Target)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return w, storage(err)
+		return tree, w, storage(err)
 	}
 	t.config.Logger.InfoContext(ctx, "a working tree was removed", obs.KeyWorkItem, tree.WorkItem, "directory", tree.Directory, "lost", w.String())
-	return w, nil
+	return tree, w, nil
 }
 
 func (t *Trees) remove(ctx context.Context, tree Tree) error {

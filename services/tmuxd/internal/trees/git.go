@@ -43,7 +43,7 @@ func (t *Trees) git(ctx context.Context, limit time.Duration, dir string, args .
 		return "", ctx.Err()
 	}
 	lines := strings.Split(strings.TrimSpace(words.String()), "\n")
-	return "", errors.New("git " + verb(args) + ": " + hidden(lines[len(lines)-1]))
+	return "", errors.New("git " + verb(args) + ": " + Hidden(lines[len(lines)-1]))
 }
 
 // verb is the command among git's arguments.
@@ -58,8 +58,8 @@ func verb(args []string) string {
 	return ""
 }
 
-// hidden is a text without the password of an address in it.
-func hidden(text string) string {
+// Hidden is a text without the password of an address in it.
+func Hidden(text string) string {
 	words := strings.Fields(text)
 	for i, w := range words {
 		if u, err := url.Parse(strings.Trim(w, `'":`)); err == nil && u.User != nil {
@@ -204,7 +204,7 @@ func (t *Trees) unreached(ctx context.Context, tree Tree, err error) error {
 	if t.life.Err() != nil || errors.Is(err, context.Canceled) {
 		return interrupted(ctx)
 	}
-	return fault.Wrap(fault.Unavailable, fault.ReasonTreePreparing, "the repository "+hidden(tree.Repository)+" of the working tree cannot be read", err).
+	return fault.Wrap(fault.Unavailable, fault.ReasonTreePreparing, "the repository "+Hidden(tree.Repository)+" of the working tree cannot be read", err).
 		WithRemedy("see that the host reaches it, with credentials that ask nobody; it is tried again by itself")
 }
 

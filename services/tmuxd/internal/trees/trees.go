@@ -132,7 +132,7 @@ func (t *Trees) Prepare(ctx context.Context, item workitem.Ref) error {
 	case <-ctx.Done():
 	}
 	return fault.Newf(fault.Unavailable, fault.ReasonTreePreparing, "the working tree %s is being made from %s, for %v so far", tree.Directory,
-		hidden(tree.Repository), time.Since(m.since).Round(time.Second)).WithRemedy("it goes on by itself").WithRetryAfter(waitTime)
+		Hidden(tree.Repository), time.Since(m.since).Round(time.Second)).WithRemedy("it goes on by itself").WithRetryAfter(waitTime)
 }
 
 // make begins to make a tree, or joins whoever does.

@@ -306,14 +306,14 @@ func TestRemove_NothingThatWouldBeLost(t *testing.T) {
 				y.open(y.kind(kind))
 				dir := y.made(ref)
 				work(y, dir)
-				w, err := y.Remove(t.Context(), ref, false)
+				_, w, err := y.Remove(t.Context(), ref, false)
 				if !errors.Is(err, fault.Conflict) || w.Nothing() || strings.ContainsAny(err.Error(), "\n") {
 					t.Errorf("%v, %v", w, err)
 				}
 				if _, err := os.Stat(filepath.Join(dir, ".git")); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := y.Remove(t.Context(), ref, true); err != nil {
+				if _, _, err := y.Remove(t.Context(), ref, true); err != nil {
 					t.Error(err)
 				}
 				if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -354,13 +354,13 @@ func TestRemove_WhatIsPushedGoesAndComesBackWithItsBranch(t *testing.T) {
 			dir := y.made(ref)
 			y.commit(dir, "work")
 			y.git(dir, "push", "--quiet", "origin", "HEAD")
-			if w, err := y.Remove(t.Context(), ref, false); err != nil || !w.Nothing() {
+			if _, w, err := y.Remove(t.Context(), ref, false); err != nil || !w.Nothing() {
 				t.Fatalf("%v, %v", w, err)
 			}
 			if known, err := y.Known(); err != nil || len(known) != 0 {
 				t.Errorf("%v, %v", known, err)
 			}
-			if _, err := y.Remove(t.Context(), ref, false); !errors.Is(err, fault.NotFound) {
+			if _, _, err := y.Remove(t.Context(), ref, false); !errors.Is(err, fault.NotFound) {
 				t.Errorf("again: %v", err)
 			}
 			y.made(ref)

@@ -1962,7 +1962,7 @@ var File_muxpost_tmuxd_v1_tmuxd_proto protoreflect.FileDescriptor
 
 const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\n" +
-	"\x1cmuxpost/tmuxd/v1/tmuxd.proto\x12\x10muxpost.tmuxd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fmuxpost/tmuxd/v1/attempts.proto\x1a\x1emuxpost/tmuxd/v1/session.proto\x1a\x1fmuxpost/tmuxd/v1/sessions.proto\"\x93\x01\n" +
+	"\x1cmuxpost/tmuxd/v1/tmuxd.proto\x12\x10muxpost.tmuxd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fmuxpost/tmuxd/v1/attempts.proto\x1a\x1emuxpost/tmuxd/v1/session.proto\x1a\x1fmuxpost/tmuxd/v1/sessions.proto\x1a\x1cmuxpost/tmuxd/v1/trees.proto\"\x93\x01\n" +
 	"\x13SessionStateRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x1f\n" +
 	"\vdelivery_id\x18\x02 \x01(\tR\n" +
@@ -2109,7 +2109,7 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\x15HOLD_REASON_INPUT_OFF\x10\x05\x12\x19\n" +
 	"\x15HOLD_REASON_NOT_SHOWN\x10\x06\x12\x16\n" +
 	"\x12HOLD_REASON_FROZEN\x10\a\x12\x16\n" +
-	"\x12HOLD_REASON_PERSON\x10\b2\xae\v\n" +
+	"\x12HOLD_REASON_PERSON\x10\b2\xe2\f\n" +
 	"\fTmuxdService\x12b\n" +
 	"\fSessionState\x12%.muxpost.tmuxd.v1.SessionStateRequest\x1a&.muxpost.tmuxd.v1.SessionStateResponse\"\x03\x90\x02\x01\x12H\n" +
 	"\x05Spawn\x12\x1e.muxpost.tmuxd.v1.SpawnRequest\x1a\x1f.muxpost.tmuxd.v1.SpawnResponse\x12H\n" +
@@ -2127,7 +2127,10 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\n" +
 	"GetAttempt\x12#.muxpost.tmuxd.v1.GetAttemptRequest\x1a$.muxpost.tmuxd.v1.GetAttemptResponse\"\x03\x90\x02\x01\x12g\n" +
 	"\rWatchAttempts\x12&.muxpost.tmuxd.v1.WatchAttemptsRequest\x1a'.muxpost.tmuxd.v1.WatchAttemptsResponse\"\x03\x90\x02\x010\x01\x12Z\n" +
-	"\vStopAttempt\x12$.muxpost.tmuxd.v1.StopAttemptRequest\x1a%.muxpost.tmuxd.v1.StopAttemptResponse\x12J\n" +
+	"\vStopAttempt\x12$.muxpost.tmuxd.v1.StopAttemptRequest\x1a%.muxpost.tmuxd.v1.StopAttemptResponse\x12Y\n" +
+	"\tListTrees\x12\".muxpost.tmuxd.v1.ListTreesRequest\x1a#.muxpost.tmuxd.v1.ListTreesResponse\"\x03\x90\x02\x01\x12W\n" +
+	"\n" +
+	"RemoveTree\x12#.muxpost.tmuxd.v1.RemoveTreeRequest\x1a$.muxpost.tmuxd.v1.RemoveTreeResponse\x12J\n" +
 	"\x04Info\x12\x1d.muxpost.tmuxd.v1.InfoRequest\x1a\x1e.muxpost.tmuxd.v1.InfoResponse\"\x03\x90\x02\x01B8Z6muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1;tmuxdv1b\x06proto3"
 
 var (
@@ -2188,18 +2191,22 @@ var file_muxpost_tmuxd_v1_tmuxd_proto_goTypes = []any{
 	(*GetAttemptRequest)(nil),      // 40: muxpost.tmuxd.v1.GetAttemptRequest
 	(*WatchAttemptsRequest)(nil),   // 41: muxpost.tmuxd.v1.WatchAttemptsRequest
 	(*StopAttemptRequest)(nil),     // 42: muxpost.tmuxd.v1.StopAttemptRequest
-	(*SessionExistsResponse)(nil),  // 43: muxpost.tmuxd.v1.SessionExistsResponse
-	(*SessionMayTalkResponse)(nil), // 44: muxpost.tmuxd.v1.SessionMayTalkResponse
-	(*RaiseFenceResponse)(nil),     // 45: muxpost.tmuxd.v1.RaiseFenceResponse
-	(*CaptureResponse)(nil),        // 46: muxpost.tmuxd.v1.CaptureResponse
-	(*TerminateResponse)(nil),      // 47: muxpost.tmuxd.v1.TerminateResponse
-	(*KillResponse)(nil),           // 48: muxpost.tmuxd.v1.KillResponse
-	(*ListSessionsResponse)(nil),   // 49: muxpost.tmuxd.v1.ListSessionsResponse
-	(*WatchSessionsResponse)(nil),  // 50: muxpost.tmuxd.v1.WatchSessionsResponse
-	(*RunTaskResponse)(nil),        // 51: muxpost.tmuxd.v1.RunTaskResponse
-	(*GetAttemptResponse)(nil),     // 52: muxpost.tmuxd.v1.GetAttemptResponse
-	(*WatchAttemptsResponse)(nil),  // 53: muxpost.tmuxd.v1.WatchAttemptsResponse
-	(*StopAttemptResponse)(nil),    // 54: muxpost.tmuxd.v1.StopAttemptResponse
+	(*ListTreesRequest)(nil),       // 43: muxpost.tmuxd.v1.ListTreesRequest
+	(*RemoveTreeRequest)(nil),      // 44: muxpost.tmuxd.v1.RemoveTreeRequest
+	(*SessionExistsResponse)(nil),  // 45: muxpost.tmuxd.v1.SessionExistsResponse
+	(*SessionMayTalkResponse)(nil), // 46: muxpost.tmuxd.v1.SessionMayTalkResponse
+	(*RaiseFenceResponse)(nil),     // 47: muxpost.tmuxd.v1.RaiseFenceResponse
+	(*CaptureResponse)(nil),        // 48: muxpost.tmuxd.v1.CaptureResponse
+	(*TerminateResponse)(nil),      // 49: muxpost.tmuxd.v1.TerminateResponse
+	(*KillResponse)(nil),           // 50: muxpost.tmuxd.v1.KillResponse
+	(*ListSessionsResponse)(nil),   // 51: muxpost.tmuxd.v1.ListSessionsResponse
+	(*WatchSessionsResponse)(nil),  // 52: muxpost.tmuxd.v1.WatchSessionsResponse
+	(*RunTaskResponse)(nil),        // 53: muxpost.tmuxd.v1.RunTaskResponse
+	(*GetAttemptResponse)(nil),     // 54: muxpost.tmuxd.v1.GetAttemptResponse
+	(*WatchAttemptsResponse)(nil),  // 55: muxpost.tmuxd.v1.WatchAttemptsResponse
+	(*StopAttemptResponse)(nil),    // 56: muxpost.tmuxd.v1.StopAttemptResponse
+	(*ListTreesResponse)(nil),      // 57: muxpost.tmuxd.v1.ListTreesResponse
+	(*RemoveTreeResponse)(nil),     // 58: muxpost.tmuxd.v1.RemoveTreeResponse
 }
 var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
 	24, // 0: muxpost.tmuxd.v1.SessionStateRequest.max_staleness:type_name -> google.protobuf.Duration
@@ -2250,25 +2257,29 @@ var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
 	40, // 45: muxpost.tmuxd.v1.TmuxdService.GetAttempt:input_type -> muxpost.tmuxd.v1.GetAttemptRequest
 	41, // 46: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:input_type -> muxpost.tmuxd.v1.WatchAttemptsRequest
 	42, // 47: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
-	20, // 48: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
-	4,  // 49: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
-	9,  // 50: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
-	15, // 51: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
-	43, // 52: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
-	44, // 53: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
-	45, // 54: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
-	46, // 55: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
-	47, // 56: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
-	48, // 57: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
-	49, // 58: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
-	50, // 59: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
-	51, // 60: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
-	52, // 61: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
-	53, // 62: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
-	54, // 63: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
-	21, // 64: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
-	49, // [49:65] is the sub-list for method output_type
-	33, // [33:49] is the sub-list for method input_type
+	43, // 48: muxpost.tmuxd.v1.TmuxdService.ListTrees:input_type -> muxpost.tmuxd.v1.ListTreesRequest
+	44, // 49: muxpost.tmuxd.v1.TmuxdService.RemoveTree:input_type -> muxpost.tmuxd.v1.RemoveTreeRequest
+	20, // 50: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
+	4,  // 51: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
+	9,  // 52: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
+	15, // 53: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
+	45, // 54: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
+	46, // 55: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
+	47, // 56: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
+	48, // 57: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
+	49, // 58: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
+	50, // 59: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
+	51, // 60: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
+	52, // 61: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
+	53, // 62: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
+	54, // 63: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
+	55, // 64: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
+	56, // 65: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
+	57, // 66: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
+	58, // 67: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
+	21, // 68: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
+	51, // [51:69] is the sub-list for method output_type
+	33, // [33:51] is the sub-list for method input_type
 	33, // [33:33] is the sub-list for extension type_name
 	33, // [33:33] is the sub-list for extension extendee
 	0,  // [0:33] is the sub-list for field type_name
@@ -2282,6 +2293,7 @@ func file_muxpost_tmuxd_v1_tmuxd_proto_init() {
 	file_muxpost_tmuxd_v1_attempts_proto_init()
 	file_muxpost_tmuxd_v1_session_proto_init()
 	file_muxpost_tmuxd_v1_sessions_proto_init()
+	file_muxpost_tmuxd_v1_trees_proto_init()
 	file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes[2].OneofWrappers = []any{
 		(*SpawnRequest_Fresh)(nil),
 		(*SpawnRequest_Resume)(nil),

@@ -39,6 +39,8 @@ const (
 	TmuxdService_GetAttempt_FullMethodName     = "/muxpost.tmuxd.v1.TmuxdService/GetAttempt"
 	TmuxdService_WatchAttempts_FullMethodName  = "/muxpost.tmuxd.v1.TmuxdService/WatchAttempts"
 	TmuxdService_StopAttempt_FullMethodName    = "/muxpost.tmuxd.v1.TmuxdService/StopAttempt"
+	TmuxdService_ListTrees_FullMethodName      = "/muxpost.tmuxd.v1.TmuxdService/ListTrees"
+	TmuxdService_RemoveTree_FullMethodName     = "/muxpost.tmuxd.v1.TmuxdService/RemoveTree"
 	TmuxdService_Info_FullMethodName           = "/muxpost.tmuxd.v1.TmuxdService/Info"
 )
 
@@ -90,6 +92,10 @@ type TmuxdServiceClient interface {
 	// StopAttempt ends an attempt and everything that it started: TERM, a time of grace, KILL. Once answered without an error it is carried
 	// through, also by a tmuxd that is started again. An attempt that has ended is not touched and stays as it ended.
 	StopAttempt(ctx context.Context, in *StopAttemptRequest, opts ...grpc.CallOption) (*StopAttemptResponse, error)
+	// ListTrees lists the working trees that were made for agents, and what would be lost with each. It changes nothing.
+	ListTrees(ctx context.Context, in *ListTreesRequest, opts ...grpc.CallOption) (*ListTreesResponse, error)
+	// RemoveTree removes the working tree of an item whose agent has ended, if nothing would be lost with it.
+	RemoveTree(ctx context.Context, in *RemoveTreeRequest, opts ...grpc.CallOption) (*RemoveTreeResponse, error)
 	// Info says what this host is and what it can run.
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
 }
@@ -270,6 +276,26 @@ func (c *tmuxdServiceClient) StopAttempt(ctx context.Context, in *StopAttemptReq
 	return out, nil
 }
 
+func (c *tmuxdServiceClient) ListTrees(ctx context.Context, in *ListTreesRequest, opts ...grpc.CallOption) (*ListTreesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTreesResponse)
+	err := c.cc.Invoke(ctx, TmuxdService_ListTrees_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *tmuxdServiceClient) RemoveTree(ctx context.Context, in *RemoveTreeRequest, opts ...grpc.CallOption) (*RemoveTreeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveTreeResponse)
+	err := c.cc.Invoke(ctx, TmuxdService_RemoveTree_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *tmuxdServiceClient) Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(InfoResponse)
@@ -328,6 +354,10 @@ type TmuxdServiceServer interface {
 	// StopAttempt ends an attempt and everything that it started: TERM, a time of grace, KILL. Once answered without an error it is carried
 	// through, also by a tmuxd that is started again. An attempt that has ended is not touched and stays as it ended.
 	StopAttempt(context.Context, *StopAttemptRequest) (*StopAttemptResponse, error)
+	// ListTrees lists the working trees that were made for agents, and what would be lost with each. It changes nothing.
+	ListTrees(context.Context, *ListTreesRequest) (*ListTreesResponse, error)
+	// RemoveTree removes the working tree of an item whose agent has ended, if nothing would be lost with it.
+	RemoveTree(context.Context, *RemoveTreeRequest) (*RemoveTreeResponse, error)
 	// Info says what this host is and what it can run.
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
 	mustEmbedUnimplementedTmuxdServiceServer()
@@ -384,6 +414,12 @@ func (UnimplementedTmuxdServiceServer) WatchAttempts(*WatchAttemptsRequest, grpc
 }
 func (UnimplementedTmuxdServiceServer) StopAttempt(context.Context, *StopAttemptRequest) (*StopAttemptResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method StopAttempt not implemented")
+}
+func (UnimplementedTmuxdServiceServer) ListTrees(context.Context, *ListTreesRequest) (*ListTreesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTrees not implemented")
+}
+func (UnimplementedTmuxdServiceServer) RemoveTree(context.Context, *RemoveTreeRequest) (*RemoveTreeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveTree not implemented")
 }
 func (UnimplementedTmuxdServiceServer) Info(context.Context, *InfoRequest) (*InfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Info not implemented")
@@ -665,6 +701,42 @@ func _TmuxdService_StopAttempt_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TmuxdService_ListTrees_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTreesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TmuxdServiceServer).ListTrees(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TmuxdService_ListTrees_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TmuxdServiceServer).ListTrees(ctx, req.(*ListTreesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TmuxdService_RemoveTree_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveTreeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TmuxdServiceServer).RemoveTree(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TmuxdService_RemoveTree_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TmuxdServiceServer).RemoveTree(ctx, req.(*RemoveTreeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TmuxdService_Info_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(InfoRequest)
 	if err := dec(in); err != nil {
@@ -741,6 +813,14 @@ var TmuxdService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "StopAttempt",
 			Handler:    _TmuxdService_StopAttempt_Handler,
+		},
+		{
+			MethodName: "ListTrees",
+			Handler:    _TmuxdService_ListTrees_Handler,
+		},
+		{
+			MethodName: "RemoveTree",
+			Handler:    _TmuxdService_RemoveTree_Handler,
 		},
 		{
 			MethodName: "Info",

@@ -59,6 +59,10 @@ const (
 	TmuxdServiceWatchAttemptsProcedure = "/muxpost.tmuxd.v1.TmuxdService/WatchAttempts"
 	// TmuxdServiceStopAttemptProcedure is the procedure name of the TmuxdService's StopAttempt RPC.
 	TmuxdServiceStopAttemptProcedure = "/muxpost.tmuxd.v1.TmuxdService/StopAttempt"
+	// TmuxdServiceListTreesProcedure is the procedure name of the TmuxdService's ListTrees RPC.
+	TmuxdServiceListTreesProcedure = "/muxpost.tmuxd.v1.TmuxdService/ListTrees"
+	// TmuxdServiceRemoveTreeProcedure is the procedure name of the TmuxdService's RemoveTree RPC.
+	TmuxdServiceRemoveTreeProcedure = "/muxpost.tmuxd.v1.TmuxdService/RemoveTree"
 	// TmuxdServiceInfoProcedure is the procedure name of the TmuxdService's Info RPC.
 	TmuxdServiceInfoProcedure = "/muxpost.tmuxd.v1.TmuxdService/Info"
 )
@@ -177,6 +181,21 @@ var (
 			Procedure:  TmuxdServiceStopAttemptProcedure,
 		}
 	})
+	tmuxdServiceListTreesSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("ListTrees"),
+			Procedure:        TmuxdServiceListTreesProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
+	tmuxdServiceRemoveTreeSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("RemoveTree"),
+			Procedure:  TmuxdServiceRemoveTreeProcedure,
+		}
+	})
 	tmuxdServiceInfoSpec = sync.OnceValue(func() connect.Spec {
 		return connect.Spec{
 			StreamType:       connect.StreamTypeUnary,
@@ -231,6 +250,10 @@ type TmuxdServiceClient interface {
 	// StopAttempt ends an attempt and everything that it started: TERM, a time of grace, KILL. Once answered without an error it is carried
 	// through, also by a tmuxd that is started again. An attempt that has ended is not touched and stays as it ended.
 	StopAttempt(context.Context, *v1.StopAttemptRequest) (*v1.StopAttemptResponse, error)
+	// ListTrees lists the working trees that were made for agents, and what would be lost with each. It changes nothing.
+	ListTrees(context.Context, *v1.ListTreesRequest) (*v1.ListTreesResponse, error)
+	// RemoveTree removes the working tree of an item whose agent has ended, if nothing would be lost with it.
+	RemoveTree(context.Context, *v1.RemoveTreeRequest) (*v1.RemoveTreeResponse, error)
 	// Info says what this host is and what it can run.
 	Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error)
 }
@@ -327,6 +350,10 @@ type TmuxdServiceHandler interface {
 	// StopAttempt ends an attempt and everything that it started: TERM, a time of grace, KILL. Once answered without an error it is carried
 	// through, also by a tmuxd that is started again. An attempt that has ended is not touched and stays as it ended.
 	StopAttempt(context.Context, *v1.StopAttemptRequest) (*v1.StopAttemptResponse, error)
+	// ListTrees lists the working trees that were made for agents, and what would be lost with each. It changes nothing.
+	ListTrees(context.Context, *v1.ListTreesRequest) (*v1.ListTreesResponse, error)
+	// RemoveTree removes the working tree of an item whose agent has ended, if nothing would be lost with it.
+	RemoveTree(context.Context, *v1.RemoveTreeRequest) (*v1.RemoveTreeResponse, error)
 	// Info says what this host is and what it can run.
 	Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error)
 }
@@ -351,6 +378,8 @@ func RegisterTmuxdServiceHandler(server *connect.Server, svc TmuxdServiceHandler
 		connect.Method{Spec: tmuxdServiceGetAttemptSpec(), Handler: adapter.getAttempt},
 		connect.Method{Spec: tmuxdServiceWatchAttemptsSpec(), Handler: adapter.watchAttempts},
 		connect.Method{Spec: tmuxdServiceStopAttemptSpec(), Handler: adapter.stopAttempt},
+		connect.Method{Spec: tmuxdServiceListTreesSpec(), Handler: adapter.listTrees},
+		connect.Method{Spec: tmuxdServiceRemoveTreeSpec(), Handler: adapter.removeTree},
 		connect.Method{Spec: tmuxdServiceInfoSpec(), Handler: adapter.info},
 	)
 }
@@ -448,6 +477,14 @@ func (UnimplementedTmuxdServiceHandler) WatchAttempts(context.Context, *v1.Watch
 
 func (UnimplementedTmuxdServiceHandler) StopAttempt(context.Context, *v1.StopAttemptRequest) (*v1.StopAttemptResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.StopAttempt is not implemented")
+}
+
+func (UnimplementedTmuxdServiceHandler) ListTrees(context.Context, *v1.ListTreesRequest) (*v1.ListTreesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.ListTrees is not implemented")
+}
+
+func (UnimplementedTmuxdServiceHandler) RemoveTree(context.Context, *v1.RemoveTreeRequest) (*v1.RemoveTreeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.RemoveTree is not implemented")
 }
 
 func (UnimplementedTmuxdServiceHandler) Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error) {
@@ -573,6 +610,22 @@ func (c *tmuxdServiceClient) WatchAttempts(ctx context.Context, req *v1.WatchAtt
 func (c *tmuxdServiceClient) StopAttempt(ctx context.Context, req *v1.StopAttemptRequest) (*v1.StopAttemptResponse, error) {
 	var res v1.StopAttemptResponse
 	if err := c.client.CallUnary(ctx, tmuxdServiceStopAttemptSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *tmuxdServiceClient) ListTrees(ctx context.Context, req *v1.ListTreesRequest) (*v1.ListTreesResponse, error) {
+	var res v1.ListTreesResponse
+	if err := c.client.CallUnary(ctx, tmuxdServiceListTreesSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *tmuxdServiceClient) RemoveTree(ctx context.Context, req *v1.RemoveTreeRequest) (*v1.RemoveTreeResponse, error) {
+	var res v1.RemoveTreeResponse
+	if err := c.client.CallUnary(ctx, tmuxdServiceRemoveTreeSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -754,6 +807,30 @@ func (h tmuxdServiceHandler) stopAttempt(ctx context.Context, _ connect.Spec, st
 		return err
 	}
 	res, err := h.svc.StopAttempt(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h tmuxdServiceHandler) listTrees(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.ListTreesRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.ListTrees(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h tmuxdServiceHandler) removeTree(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.RemoveTreeRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.RemoveTree(ctx, &req)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/internal/needs"
+	"muxpost.dev/muxpost/internal/settings"
+	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
+	"muxpost.dev/muxpost/services/tmuxd/internal/host"
+	"muxpost.dev/muxpost/services/tmuxd/internal/server"
+)
+
+// An agent works in a worktree of its item's own, which stays as long as it lives or as anything in it would be lost, and is made anew for the
+// agent that comes back.
+func TestTrees_AnAgentsWorkingTreeFromItsStartToItsEnd(t *testing.T) {
+	t.Parallel()
+	needs.Program(t, "git")
+	r := newRig(t, nil)
+	git := func(dir string, args ...string) string {
+		t.Helper()
+		c := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.org"}, args...)...)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	repo := filepath.Join(r.dir, "repo")
+	if err := os.Mkdir(repo, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	git(repo, "init", "--quiet")
+	git(repo, "commit", "--quiet", "--allow-empty", "-m", "begin")
+	r.kinds = []settings.Tree{{Match: "octo/*", Kind: settings.TreeWorktree, Repository: repo, Branch: "muxpost/{number}"}}
+	r.restart()
+	s := server.New(r.Host, slog.New(slog.DiscardHandler), server.Facts{}, r.tmux.Socket).WithTrees(r.trees)
+	list := func() *tmuxdv1.WorkingTree {
+		t.Helper()
+		page, err := s.ListTrees(r.ctx(), &tmuxdv1.ListTreesRequest{})
+		if err != nil || len(page.GetTrees()) != 1 {
+			t.Fatalf("%v, %v", page, err)
+		}
+		return page.GetTrees()[0]
+	}
+	remove := func(discard bool) error {
+		_, err := s.RemoveTree(r.ctx(), &tmuxdv1.RemoveTreeRequest{WorkItem: r.item.String(), Discard: discard, Reason: "a test"})
+		return err
+	}
+
+	first := r.started(d1, "hello there")
+	if git(first.Directory, "branch", "--show-current") != "muxpost/7" {
+		t.Errorf("it works in %s", first.Directory)
+	}
+	if tree := list(); tree.GetDirectory() != first.Directory || tree.GetKind() != tmuxdv1.TreeKind_TREE_KIND_WORKTREE || tree.GetState() != tmuxdv1.State_STATE_LIVE {
+		t.Errorf("%v", tree)
+	}
+	if err := remove(true); !errors.Is(err, fault.Conflict) || fault.ReasonOf(err) != fault.ReasonTreeInUse {
+		t.Errorf("under a living agent: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(first.Directory, "work"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r.signal(r.agentPid(), syscall.SIGKILL)
+	r.until("it has died", func() bool { return r.state().State == session.Dead })
+	if tree := list(); tree.GetNothingToLose() || !strings.Contains(tree.GetHolds(), "1 file not committed (work)") {
+		t.Errorf("%v", tree)
+	}
+	if err := remove(false); !errors.Is(err, fault.Conflict) {
+		t.Errorf("with work in it: %v", err)
+	}
+	git(first.Directory, "add", "work")
+	git(first.Directory, "commit", "--quiet", "-m", "work")
+	if err := remove(false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(first.Directory); !errors.Is(err, os.ErrNotExist) {
+		t.Error("it is there still")
+	}
+	// It comes back where it was, with its commits, as its conversation does.
+	again, err := r.Spawn(r.ctx(), host.SpawnRequest{Item: r.item, Harness: "fakeagent", Resume: first.Conversation, Directory: first.Directory, Token: r.token()})
+	if err != nil || again.Outcome != host.SpawnStarted || again.Directory != first.Directory {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	if _, err := os.Stat(filepath.Join(again.Directory, "work")); err != nil {
+		t.Error(err)
+	}
+}
