@@ -51,7 +51,9 @@ func (r *rig) files(of ...string) []string {
 	var out []string
 	err := filepath.Walk(filepath.Join(r.dir, "state"), func(path string, info os.FileInfo, err error) error {
 		name, _ := filepath.Rel(filepath.Join(r.dir, "state"), path)
-		if err == nil && slices.ContainsFunc(of, func(s string) bool { return strings.Contains(name, s) }) {
+		// Of a working tree it is remembered whose it is, as long as it is there.
+		tree := strings.HasPrefix(name, "trees/")
+		if err == nil && !tree && slices.ContainsFunc(of, func(s string) bool { return strings.Contains(name, s) }) {
 			out = append(out, name)
 		}
 		return nil
