@@ -42,6 +42,8 @@ const (
 	Held Kind = "held"
 	// Waiting: it came in longer than MaxWaiting ago and is still on its way.
 	Waiting Kind = "waiting"
+	// Approval: an agent waits for a person's answer to a dialog.
+	Approval Kind = "approval"
 	// Detached: an agent's process lives on without its session.
 	Detached Kind = "detached"
 	// Source: a source cannot be read.
@@ -54,7 +56,7 @@ const (
 
 // Kinds lists every kind, in the order of the list.
 func Kinds() []Kind {
-	return []Kind{Dropped, GaveUp, Unconfirmed, Held, Waiting, Detached, Source, Paused, Shadow}
+	return []Kind{Dropped, GaveUp, Unconfirmed, Held, Waiting, Approval, Detached, Source, Paused, Shadow}
 }
 
 // Entry is one thing that needs a person.
@@ -266,6 +268,10 @@ func (f *finder) event(row *pollerv1.LedgerEntry) Entry {
 
 func (f *finder) sessions() {
 	for _, s := range f.Sessions {
+		if s.GetActivity() == dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_APPROVAL {
+			f.add(Entry{Kind: Approval, Subject: s.GetWorkItem(), Reason: "awaiting_approval", Look: "muxpost attach " + view.Quote(s.GetWorkItem()),
+				Why: "its agent waits for a person's answer: " + s.GetActivityDetail(), Remedy: "answer it in the agent's own terminal; muxpost never does"})
+		}
 		if !slices.Contains(s.GetFlags(), dispatcherv1.SessionFlag_SESSION_FLAG_DETACHED) {
 			continue
 		}

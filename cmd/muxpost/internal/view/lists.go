@@ -20,6 +20,19 @@ func LedgerState(s pollerv1.LedgerState) string { return Word(s.String(), "LEDGE
 // Outcome names an outcome.
 func Outcome(o dispatcherv1.Outcome) string { return Word(o.String(), "OUTCOME_") }
 
+func activityCell(s *dispatcherv1.Session) Cell {
+	switch s.GetActivity() {
+	case dispatcherv1.SessionActivity_SESSION_ACTIVITY_UNSPECIFIED:
+		return Cell{"-", Dim}
+	case dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_APPROVAL, dispatcherv1.SessionActivity_SESSION_ACTIVITY_UNCLEAR:
+		return Cell{Activity(s.GetActivity()), Warn}
+	}
+	return Text(Activity(s.GetActivity()))
+}
+
+// Activity is what an agent does, in words.
+func Activity(a dispatcherv1.SessionActivity) string { return Word(a.String(), "SESSION_ACTIVITY_") }
+
 // SessionState names a state of a session.
 func SessionState(s dispatcherv1.SessionState) string { return Word(s.String(), "SESSION_STATE_") }
 
@@ -137,11 +150,11 @@ func (p Printer) Sessions(sessions []*dispatcherv1.Session) {
 	rows := make([][]Cell, 0, len(sessions))
 	for _, s := range sessions {
 		rows = append(rows, []Cell{
-			Text(s.GetWorkItem()), Text(s.GetTarget()), stateCell(SessionState(s.GetState())), Text(s.GetHarness()), Text(s.GetHost()),
+			Text(s.GetWorkItem()), Text(s.GetTarget()), stateCell(SessionState(s.GetState())), activityCell(s), Text(s.GetHarness()), Text(s.GetHost()),
 			Text(s.GetConversationId()), Text(p.Ago(s.GetUpdateTime().AsTime())), Text(s.GetStateDetail()),
 		})
 	}
-	p.Table("no session is recorded", []string{"ITEM", "TARGET", "STATE", "HARNESS", "HOST", "CONVERSATION", "CHANGED", "DETAIL"}, rows)
+	p.Table("no session is recorded", []string{"ITEM", "TARGET", "STATE", "DOES", "HARNESS", "HOST", "CONVERSATION", "CHANGED", "DETAIL"}, rows)
 }
 
 // Events writes events, one line each, so that a stream of them can be followed.

@@ -65,7 +65,7 @@ func TestLists_ReadAsTheyShould(t *testing.T) {
 		},
 		"sessions": func(p Printer) {
 			p.Sessions([]*dispatcherv1.Session{{WorkItem: "github:octo/widget#7", Target: "loop-octo-widget-7", Host: "h1", Harness: "fakeagent",
-				ConversationId: "c-1", State: dispatcherv1.SessionState_SESSION_STATE_LIVE, StateDetail: "the agent's pane is alive",
+				ConversationId: "c-1", State: dispatcherv1.SessionState_SESSION_STATE_LIVE, Activity: dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_APPROVAL, StateDetail: "the agent's pane is alive",
 				UpdateTime: ago(time.Minute)}})
 		},
 		"events": func(p Printer) {

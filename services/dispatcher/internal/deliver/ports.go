@@ -93,7 +93,23 @@ type Sight struct {
 	JournalUnreadable bool
 	// Detail is one line for a person: what this stands on.
 	Detail string
+	// Activity is what a living agent does, where that was asked for; ActivityDetail is a line on it, in the agent's words.
+	Activity       Activity
+	ActivityDetail string
 }
+
+// Activity is what a living agent does; empty when it is not known.
+type Activity string
+
+// The activities.
+const (
+	Starting         Activity = "starting"
+	Idle             Activity = "idle"
+	Working          Activity = "working"
+	AwaitingApproval Activity = "awaiting_approval"
+	Draft            Activity = "draft"
+	Unclear          Activity = "unclear"
+)
 
 // SpawnOrder asks for a session.
 type SpawnOrder struct {

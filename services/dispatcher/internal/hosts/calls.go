@@ -15,11 +15,20 @@ import (
 
 // Probe asks for the session of a work item and for the phase of a delivery there. Who did not answer, and how, is a value.
 func (h *Host) Probe(ctx context.Context, workItem, deliveryID string) deliver.Sight {
+	return h.look(ctx, &tmuxdv1.SessionStateRequest{WorkItem: workItem, DeliveryId: deliveryID})
+}
+
+// Show asks for the session of a work item and for what its agent does, for people.
+func (h *Host) Show(ctx context.Context, workItem string) deliver.Sight {
+	return h.look(ctx, &tmuxdv1.SessionStateRequest{WorkItem: workItem, Activity: true})
+}
+
+func (h *Host) look(ctx context.Context, request *tmuxdv1.SessionStateRequest) deliver.Sight {
 	life, err := h.greet(ctx)
 	if err != nil {
 		return unseen(h.Name(), err)
 	}
-	answer, err := h.client.SessionState(ctx, &tmuxdv1.SessionStateRequest{WorkItem: workItem, DeliveryId: deliveryID})
+	answer, err := h.client.SessionState(ctx, request)
 	if err != nil {
 		return unseen(h.Name(), h.failed(life, err))
 	}

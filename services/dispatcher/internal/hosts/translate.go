@@ -28,7 +28,28 @@ func sightOf(a *tmuxdv1.SessionStateResponse) deliver.Sight {
 		Incarnation: incarnationOf(a.GetIncarnation()), Harness: plain(a.GetHarness()), ConversationID: plain(a.GetConversationId()),
 		SocketPath: plain(a.GetSocketPath()), Directory: plain(a.GetDirectory()), Phase: phaseOf(a.GetDeliveryPhase()),
 		JournalUnreadable: a.GetJournalUnreadable(), Detail: also(plain(a.GetDetail()), exitOf(a.GetExit())),
+		Activity: activityOf(a.GetActivity()), ActivityDetail: plain(a.GetActivityDetail()),
 	}
+}
+
+// activityOf reads an activity; one that is not known here is unclear.
+func activityOf(a tmuxdv1.Activity) deliver.Activity {
+	switch a {
+	case tmuxdv1.Activity_ACTIVITY_UNSPECIFIED:
+		return ""
+	case tmuxdv1.Activity_ACTIVITY_STARTING:
+		return deliver.Starting
+	case tmuxdv1.Activity_ACTIVITY_IDLE:
+		return deliver.Idle
+	case tmuxdv1.Activity_ACTIVITY_WORKING:
+		return deliver.Working
+	case tmuxdv1.Activity_ACTIVITY_AWAITING_APPROVAL:
+		return deliver.AwaitingApproval
+	case tmuxdv1.Activity_ACTIVITY_DRAFT:
+		return deliver.Draft
+	case tmuxdv1.Activity_ACTIVITY_UNCLEAR:
+	}
+	return deliver.Unclear
 }
 
 // stateOf reads a state; one that is not known here is Unknown, which permits nothing.

@@ -116,7 +116,7 @@ type detached struct{}
 
 func (detached) Build() deliver.Build { return deliver.Build{} }
 
-func (detached) Probe(context.Context, string, string) deliver.Sight {
+func (detached) Show(context.Context, string) deliver.Sight {
 	return deliver.Sight{Host: "a", Probe: dispatch.ProbeDetached}
 }
 

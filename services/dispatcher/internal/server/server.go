@@ -52,7 +52,7 @@ type Records interface {
 
 // Host says what it knows of a session now, and which build it runs.
 type Host interface {
-	Probe(ctx context.Context, workItem, deliveryID string) deliver.Sight
+	Show(ctx context.Context, workItem string) deliver.Sight
 	Build() deliver.Build
 }
 
@@ -172,10 +172,12 @@ func (s *Server) probe(ctx context.Context, sessions []*dispatcherv1.Session) {
 	group.SetLimit(probesAtOnce)
 	for _, record := range sessions {
 		group.Go(func() error {
-			sight := s.host.Probe(ctx, record.GetWorkItem(), "")
+			sight := s.host.Show(ctx, record.GetWorkItem())
 			record.State, record.StateDetail, record.Flags = stateOf(sight.Probe), sight.Detail, flagsOf(sight.Probe)
+			record.Activity, record.ActivityDetail = activityOf[sight.Activity], sight.ActivityDetail
 			if sight.Host != record.GetHost() && sight.Probe != dispatch.ProbeUnreachable {
 				record.State, record.Flags = dispatcherv1.SessionState_SESSION_STATE_UNKNOWN, nil
+				record.Activity, record.ActivityDetail = dispatcherv1.SessionActivity_SESSION_ACTIVITY_UNSPECIFIED, ""
 				record.StateDetail = "it is recorded on another host than the configured one, " + sight.Host
 			}
 			return nil

@@ -76,7 +76,7 @@ func (p prober) Build() deliver.Build {
 	return deliver.Build{Program: "tmuxd", Commit: "abc", Dirty: true, Host: p.host}
 }
 
-func (p prober) Probe(ctx context.Context, workItem, _ string) deliver.Sight {
+func (p prober) Show(ctx context.Context, workItem string) deliver.Sight {
 	if p.slow[workItem] {
 		<-ctx.Done()
 		return deliver.Sight{Host: p.host, Probe: dispatch.ProbeUnreachable, Detail: "no answer in time"}

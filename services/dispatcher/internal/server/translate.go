@@ -88,6 +88,13 @@ func howOf(h dispatch.How) dispatcherv1.How {
 	return dispatcherv1.How_HOW_UNSPECIFIED
 }
 
+var activityOf = map[deliver.Activity]dispatcherv1.SessionActivity{
+	deliver.Starting: dispatcherv1.SessionActivity_SESSION_ACTIVITY_STARTING, deliver.Idle: dispatcherv1.SessionActivity_SESSION_ACTIVITY_IDLE,
+	deliver.Working: dispatcherv1.SessionActivity_SESSION_ACTIVITY_WORKING, deliver.Draft: dispatcherv1.SessionActivity_SESSION_ACTIVITY_DRAFT,
+	deliver.AwaitingApproval: dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_APPROVAL,
+	deliver.Unclear:          dispatcherv1.SessionActivity_SESSION_ACTIVITY_UNCLEAR,
+}
+
 func stateOf(p dispatch.Probe) dispatcherv1.SessionState {
 	switch p {
 	case dispatch.ProbeLive, dispatch.ProbeForeign, dispatch.ProbeDetached:

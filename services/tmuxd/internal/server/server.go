@@ -57,6 +57,10 @@ func (s *Server) SessionState(ctx context.Context, req *tmuxdv1.SessionStateRequ
 	if age > 0 {
 		out.Age = durationpb.New(age)
 	}
+	if req.GetActivity() && st.State == session.Live {
+		activity, detail := s.host.Activity(ctx, item)
+		out.Activity, out.ActivityDetail = activityOf[activity], oneLine(detail)
+	}
 	return out, nil
 }
 
@@ -203,6 +207,12 @@ var (
 	stateOf = map[session.State]tmuxdv1.State{
 		session.Unknown: tmuxdv1.State_STATE_UNKNOWN, session.Live: tmuxdv1.State_STATE_LIVE,
 		session.Dead: tmuxdv1.State_STATE_DEAD, session.Absent: tmuxdv1.State_STATE_ABSENT,
+	}
+	activityOf = map[host.Activity]tmuxdv1.Activity{
+		host.ActivityUnknown: tmuxdv1.Activity_ACTIVITY_UNSPECIFIED, host.ActivityStarting: tmuxdv1.Activity_ACTIVITY_STARTING,
+		host.ActivityIdle: tmuxdv1.Activity_ACTIVITY_IDLE, host.ActivityWorking: tmuxdv1.Activity_ACTIVITY_WORKING,
+		host.ActivityDialog: tmuxdv1.Activity_ACTIVITY_AWAITING_APPROVAL, host.ActivityDraft: tmuxdv1.Activity_ACTIVITY_DRAFT,
+		host.ActivityUnclear: tmuxdv1.Activity_ACTIVITY_UNCLEAR,
 	}
 	phaseOf = map[session.Phase]tmuxdv1.Phase{
 		session.None: tmuxdv1.Phase_PHASE_UNSPECIFIED, session.Pasting: tmuxdv1.Phase_PHASE_PASTING,

@@ -342,6 +342,75 @@ func (SessionFlag) EnumDescriptor() ([]byte, []int) {
 	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{4}
 }
 
+// SessionActivity is what a living agent does, mirrored from muxpost.tmuxd.v1.Activity.
+type SessionActivity int32
+
+const (
+	// Not asked, not known, or no agent of ours lives there.
+	SessionActivity_SESSION_ACTIVITY_UNSPECIFIED SessionActivity = 0
+	// Its composer has not shown yet.
+	SessionActivity_SESSION_ACTIVITY_STARTING SessionActivity = 1
+	// It waits for a message.
+	SessionActivity_SESSION_ACTIVITY_IDLE SessionActivity = 2
+	// A turn runs.
+	SessionActivity_SESSION_ACTIVITY_WORKING SessionActivity = 3
+	// A dialog waits for a person's answer.
+	SessionActivity_SESSION_ACTIVITY_AWAITING_APPROVAL SessionActivity = 4
+	// A person has text in its composer that is not sent.
+	SessionActivity_SESSION_ACTIVITY_DRAFT SessionActivity = 5
+	// It lives, and what it shows is not understood.
+	SessionActivity_SESSION_ACTIVITY_UNCLEAR SessionActivity = 6
+)
+
+// Enum value maps for SessionActivity.
+var (
+	SessionActivity_name = map[int32]string{
+		0: "SESSION_ACTIVITY_UNSPECIFIED",
+		1: "SESSION_ACTIVITY_STARTING",
+		2: "SESSION_ACTIVITY_IDLE",
+		3: "SESSION_ACTIVITY_WORKING",
+		4: "SESSION_ACTIVITY_AWAITING_APPROVAL",
+		5: "SESSION_ACTIVITY_DRAFT",
+		6: "SESSION_ACTIVITY_UNCLEAR",
+	}
+	SessionActivity_value = map[string]int32{
+		"SESSION_ACTIVITY_UNSPECIFIED":       0,
+		"SESSION_ACTIVITY_STARTING":          1,
+		"SESSION_ACTIVITY_IDLE":              2,
+		"SESSION_ACTIVITY_WORKING":           3,
+		"SESSION_ACTIVITY_AWAITING_APPROVAL": 4,
+		"SESSION_ACTIVITY_DRAFT":             5,
+		"SESSION_ACTIVITY_UNCLEAR":           6,
+	}
+)
+
+func (x SessionActivity) Enum() *SessionActivity {
+	p := new(SessionActivity)
+	*p = x
+	return p
+}
+
+func (x SessionActivity) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SessionActivity) Descriptor() protoreflect.EnumDescriptor {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes[5].Descriptor()
+}
+
+func (SessionActivity) Type() protoreflect.EnumType {
+	return &file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes[5]
+}
+
+func (x SessionActivity) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SessionActivity.Descriptor instead.
+func (SessionActivity) EnumDescriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{5}
+}
+
 // DeliverRequest is one event on its way to an agent.
 type DeliverRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -928,9 +997,13 @@ type Session struct {
 	// When the record last changed.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// Flags beside the state; empty for none.
-	Flags         []SessionFlag `protobuf:"varint,14,rep,packed,name=flags,proto3,enum=muxpost.dispatcher.v1.SessionFlag" json:"flags,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Flags []SessionFlag `protobuf:"varint,14,rep,packed,name=flags,proto3,enum=muxpost.dispatcher.v1.SessionFlag" json:"flags,omitempty"`
+	// What its agent does now; unspecified with skip_probe.
+	Activity SessionActivity `protobuf:"varint,15,opt,name=activity,proto3,enum=muxpost.dispatcher.v1.SessionActivity" json:"activity,omitempty"`
+	// One line for a person on that, in the agent's words.
+	ActivityDetail string `protobuf:"bytes,16,opt,name=activity_detail,json=activityDetail,proto3" json:"activity_detail,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
@@ -1059,6 +1132,20 @@ func (x *Session) GetFlags() []SessionFlag {
 		return x.Flags
 	}
 	return nil
+}
+
+func (x *Session) GetActivity() SessionActivity {
+	if x != nil {
+		return x.Activity
+	}
+	return SessionActivity_SESSION_ACTIVITY_UNSPECIFIED
+}
+
+func (x *Session) GetActivityDetail() string {
+	if x != nil {
+		return x.ActivityDetail
+	}
+	return ""
 }
 
 // ListSessionsRequest chooses sessions.
@@ -2270,7 +2357,7 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\n" +
 	"deliveries\x18\x01 \x03(\v2\x1f.muxpost.dispatcher.v1.DeliveryR\n" +
 	"deliveries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xad\x04\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9a\x05\n" +
 	"\aSession\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x12\n" +
@@ -2289,7 +2376,9 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"createTime\x12;\n" +
 	"\vupdate_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x128\n" +
-	"\x05flags\x18\x0e \x03(\x0e2\".muxpost.dispatcher.v1.SessionFlagR\x05flags\"\x8d\x01\n" +
+	"\x05flags\x18\x0e \x03(\x0e2\".muxpost.dispatcher.v1.SessionFlagR\x05flags\x12B\n" +
+	"\bactivity\x18\x0f \x01(\x0e2&.muxpost.dispatcher.v1.SessionActivityR\bactivity\x12'\n" +
+	"\x0factivity_detail\x18\x10 \x01(\tR\x0eactivityDetail\"\x8d\x01\n" +
 	"\x13ListSessionsRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -2402,7 +2491,15 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\x18SESSION_FLAG_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SESSION_FLAG_GUESTS\x10\x01\x12\x18\n" +
 	"\x14SESSION_FLAG_FOREIGN\x10\x02\x12\x19\n" +
-	"\x15SESSION_FLAG_DETACHED\x10\x032\xd8\b\n" +
+	"\x15SESSION_FLAG_DETACHED\x10\x03*\xed\x01\n" +
+	"\x0fSessionActivity\x12 \n" +
+	"\x1cSESSION_ACTIVITY_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19SESSION_ACTIVITY_STARTING\x10\x01\x12\x19\n" +
+	"\x15SESSION_ACTIVITY_IDLE\x10\x02\x12\x1c\n" +
+	"\x18SESSION_ACTIVITY_WORKING\x10\x03\x12&\n" +
+	"\"SESSION_ACTIVITY_AWAITING_APPROVAL\x10\x04\x12\x1a\n" +
+	"\x16SESSION_ACTIVITY_DRAFT\x10\x05\x12\x1c\n" +
+	"\x18SESSION_ACTIVITY_UNCLEAR\x10\x062\xd8\b\n" +
 	"\x11DispatcherService\x12X\n" +
 	"\aDeliver\x12%.muxpost.dispatcher.v1.DeliverRequest\x1a&.muxpost.dispatcher.v1.DeliverResponse\x12i\n" +
 	"\vGetDelivery\x12).muxpost.dispatcher.v1.GetDeliveryRequest\x1a*.muxpost.dispatcher.v1.GetDeliveryResponse\"\x03\x90\x02\x01\x12r\n" +
@@ -2430,7 +2527,7 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP() []byte {
 	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescData
 }
 
-var file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(EventKind)(0),                 // 0: muxpost.dispatcher.v1.EventKind
@@ -2438,91 +2535,93 @@ var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(How)(0),                       // 2: muxpost.dispatcher.v1.How
 	(SessionState)(0),              // 3: muxpost.dispatcher.v1.SessionState
 	(SessionFlag)(0),               // 4: muxpost.dispatcher.v1.SessionFlag
-	(*DeliverRequest)(nil),         // 5: muxpost.dispatcher.v1.DeliverRequest
-	(*DeliverResponse)(nil),        // 6: muxpost.dispatcher.v1.DeliverResponse
-	(*Delivery)(nil),               // 7: muxpost.dispatcher.v1.Delivery
-	(*GetDeliveryRequest)(nil),     // 8: muxpost.dispatcher.v1.GetDeliveryRequest
-	(*GetDeliveryResponse)(nil),    // 9: muxpost.dispatcher.v1.GetDeliveryResponse
-	(*ListDeliveriesRequest)(nil),  // 10: muxpost.dispatcher.v1.ListDeliveriesRequest
-	(*ListDeliveriesResponse)(nil), // 11: muxpost.dispatcher.v1.ListDeliveriesResponse
-	(*Session)(nil),                // 12: muxpost.dispatcher.v1.Session
-	(*ListSessionsRequest)(nil),    // 13: muxpost.dispatcher.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),   // 14: muxpost.dispatcher.v1.ListSessionsResponse
-	(*Event)(nil),                  // 15: muxpost.dispatcher.v1.Event
-	(*ListEventsRequest)(nil),      // 16: muxpost.dispatcher.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 17: muxpost.dispatcher.v1.ListEventsResponse
-	(*Pause)(nil),                  // 18: muxpost.dispatcher.v1.Pause
-	(*PauseRequest)(nil),           // 19: muxpost.dispatcher.v1.PauseRequest
-	(*PauseResponse)(nil),          // 20: muxpost.dispatcher.v1.PauseResponse
-	(*UnpauseRequest)(nil),         // 21: muxpost.dispatcher.v1.UnpauseRequest
-	(*UnpauseResponse)(nil),        // 22: muxpost.dispatcher.v1.UnpauseResponse
-	(*ListPausesRequest)(nil),      // 23: muxpost.dispatcher.v1.ListPausesRequest
-	(*ListPausesResponse)(nil),     // 24: muxpost.dispatcher.v1.ListPausesResponse
-	(*ReopenRequest)(nil),          // 25: muxpost.dispatcher.v1.ReopenRequest
-	(*ReopenResponse)(nil),         // 26: muxpost.dispatcher.v1.ReopenResponse
-	(*WatchSessionsRequest)(nil),   // 27: muxpost.dispatcher.v1.WatchSessionsRequest
-	(*WatchSessionsResponse)(nil),  // 28: muxpost.dispatcher.v1.WatchSessionsResponse
-	(*InfoRequest)(nil),            // 29: muxpost.dispatcher.v1.InfoRequest
-	(*InfoResponse)(nil),           // 30: muxpost.dispatcher.v1.InfoResponse
-	(*Build)(nil),                  // 31: muxpost.dispatcher.v1.Build
-	nil,                            // 32: muxpost.dispatcher.v1.Event.FieldsEntry
-	(*durationpb.Duration)(nil),    // 33: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 34: google.protobuf.Timestamp
+	(SessionActivity)(0),           // 5: muxpost.dispatcher.v1.SessionActivity
+	(*DeliverRequest)(nil),         // 6: muxpost.dispatcher.v1.DeliverRequest
+	(*DeliverResponse)(nil),        // 7: muxpost.dispatcher.v1.DeliverResponse
+	(*Delivery)(nil),               // 8: muxpost.dispatcher.v1.Delivery
+	(*GetDeliveryRequest)(nil),     // 9: muxpost.dispatcher.v1.GetDeliveryRequest
+	(*GetDeliveryResponse)(nil),    // 10: muxpost.dispatcher.v1.GetDeliveryResponse
+	(*ListDeliveriesRequest)(nil),  // 11: muxpost.dispatcher.v1.ListDeliveriesRequest
+	(*ListDeliveriesResponse)(nil), // 12: muxpost.dispatcher.v1.ListDeliveriesResponse
+	(*Session)(nil),                // 13: muxpost.dispatcher.v1.Session
+	(*ListSessionsRequest)(nil),    // 14: muxpost.dispatcher.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),   // 15: muxpost.dispatcher.v1.ListSessionsResponse
+	(*Event)(nil),                  // 16: muxpost.dispatcher.v1.Event
+	(*ListEventsRequest)(nil),      // 17: muxpost.dispatcher.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),     // 18: muxpost.dispatcher.v1.ListEventsResponse
+	(*Pause)(nil),                  // 19: muxpost.dispatcher.v1.Pause
+	(*PauseRequest)(nil),           // 20: muxpost.dispatcher.v1.PauseRequest
+	(*PauseResponse)(nil),          // 21: muxpost.dispatcher.v1.PauseResponse
+	(*UnpauseRequest)(nil),         // 22: muxpost.dispatcher.v1.UnpauseRequest
+	(*UnpauseResponse)(nil),        // 23: muxpost.dispatcher.v1.UnpauseResponse
+	(*ListPausesRequest)(nil),      // 24: muxpost.dispatcher.v1.ListPausesRequest
+	(*ListPausesResponse)(nil),     // 25: muxpost.dispatcher.v1.ListPausesResponse
+	(*ReopenRequest)(nil),          // 26: muxpost.dispatcher.v1.ReopenRequest
+	(*ReopenResponse)(nil),         // 27: muxpost.dispatcher.v1.ReopenResponse
+	(*WatchSessionsRequest)(nil),   // 28: muxpost.dispatcher.v1.WatchSessionsRequest
+	(*WatchSessionsResponse)(nil),  // 29: muxpost.dispatcher.v1.WatchSessionsResponse
+	(*InfoRequest)(nil),            // 30: muxpost.dispatcher.v1.InfoRequest
+	(*InfoResponse)(nil),           // 31: muxpost.dispatcher.v1.InfoResponse
+	(*Build)(nil),                  // 32: muxpost.dispatcher.v1.Build
+	nil,                            // 33: muxpost.dispatcher.v1.Event.FieldsEntry
+	(*durationpb.Duration)(nil),    // 34: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 35: google.protobuf.Timestamp
 }
 var file_muxpost_dispatcher_v1_dispatcher_proto_depIdxs = []int32{
 	0,  // 0: muxpost.dispatcher.v1.DeliverRequest.kind:type_name -> muxpost.dispatcher.v1.EventKind
-	7,  // 1: muxpost.dispatcher.v1.DeliverResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	33, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
-	31, // 3: muxpost.dispatcher.v1.DeliverResponse.builds:type_name -> muxpost.dispatcher.v1.Build
+	8,  // 1: muxpost.dispatcher.v1.DeliverResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
+	34, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
+	32, // 3: muxpost.dispatcher.v1.DeliverResponse.builds:type_name -> muxpost.dispatcher.v1.Build
 	0,  // 4: muxpost.dispatcher.v1.Delivery.kind:type_name -> muxpost.dispatcher.v1.EventKind
 	1,  // 5: muxpost.dispatcher.v1.Delivery.outcome:type_name -> muxpost.dispatcher.v1.Outcome
 	2,  // 6: muxpost.dispatcher.v1.Delivery.how:type_name -> muxpost.dispatcher.v1.How
-	34, // 7: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
-	34, // 8: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
-	7,  // 9: muxpost.dispatcher.v1.GetDeliveryResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
+	35, // 7: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
+	35, // 8: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
+	8,  // 9: muxpost.dispatcher.v1.GetDeliveryResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
 	1,  // 10: muxpost.dispatcher.v1.ListDeliveriesRequest.outcome:type_name -> muxpost.dispatcher.v1.Outcome
-	7,  // 11: muxpost.dispatcher.v1.ListDeliveriesResponse.deliveries:type_name -> muxpost.dispatcher.v1.Delivery
+	8,  // 11: muxpost.dispatcher.v1.ListDeliveriesResponse.deliveries:type_name -> muxpost.dispatcher.v1.Delivery
 	3,  // 12: muxpost.dispatcher.v1.Session.state:type_name -> muxpost.dispatcher.v1.SessionState
-	34, // 13: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	34, // 14: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	35, // 13: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	35, // 14: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
 	4,  // 15: muxpost.dispatcher.v1.Session.flags:type_name -> muxpost.dispatcher.v1.SessionFlag
-	12, // 16: muxpost.dispatcher.v1.ListSessionsResponse.sessions:type_name -> muxpost.dispatcher.v1.Session
-	34, // 17: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
-	32, // 18: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
-	15, // 19: muxpost.dispatcher.v1.ListEventsResponse.events:type_name -> muxpost.dispatcher.v1.Event
-	34, // 20: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
-	18, // 21: muxpost.dispatcher.v1.PauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
-	18, // 22: muxpost.dispatcher.v1.UnpauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
-	18, // 23: muxpost.dispatcher.v1.ListPausesResponse.pauses:type_name -> muxpost.dispatcher.v1.Pause
-	7,  // 24: muxpost.dispatcher.v1.ReopenResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	31, // 25: muxpost.dispatcher.v1.InfoResponse.builds:type_name -> muxpost.dispatcher.v1.Build
-	5,  // 26: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
-	8,  // 27: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
-	10, // 28: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
-	13, // 29: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
-	16, // 30: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
-	19, // 31: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
-	21, // 32: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
-	23, // 33: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
-	25, // 34: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
-	27, // 35: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
-	29, // 36: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
-	6,  // 37: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
-	9,  // 38: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
-	11, // 39: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
-	14, // 40: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
-	17, // 41: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
-	20, // 42: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
-	22, // 43: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
-	24, // 44: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
-	26, // 45: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
-	28, // 46: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
-	30, // 47: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
-	37, // [37:48] is the sub-list for method output_type
-	26, // [26:37] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	5,  // 16: muxpost.dispatcher.v1.Session.activity:type_name -> muxpost.dispatcher.v1.SessionActivity
+	13, // 17: muxpost.dispatcher.v1.ListSessionsResponse.sessions:type_name -> muxpost.dispatcher.v1.Session
+	35, // 18: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
+	33, // 19: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
+	16, // 20: muxpost.dispatcher.v1.ListEventsResponse.events:type_name -> muxpost.dispatcher.v1.Event
+	35, // 21: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
+	19, // 22: muxpost.dispatcher.v1.PauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
+	19, // 23: muxpost.dispatcher.v1.UnpauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
+	19, // 24: muxpost.dispatcher.v1.ListPausesResponse.pauses:type_name -> muxpost.dispatcher.v1.Pause
+	8,  // 25: muxpost.dispatcher.v1.ReopenResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
+	32, // 26: muxpost.dispatcher.v1.InfoResponse.builds:type_name -> muxpost.dispatcher.v1.Build
+	6,  // 27: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
+	9,  // 28: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
+	11, // 29: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
+	14, // 30: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
+	17, // 31: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
+	20, // 32: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
+	22, // 33: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
+	24, // 34: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
+	26, // 35: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
+	28, // 36: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
+	30, // 37: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
+	7,  // 38: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
+	10, // 39: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
+	12, // 40: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
+	15, // 41: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
+	18, // 42: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
+	21, // 43: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
+	23, // 44: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
+	25, // 45: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
+	27, // 46: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
+	29, // 47: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
+	31, // 48: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
+	38, // [38:49] is the sub-list for method output_type
+	27, // [27:38] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_dispatcher_v1_dispatcher_proto_init() }
@@ -2535,7 +2634,7 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc), len(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      6,
 			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -144,6 +144,75 @@ func (Flag) EnumDescriptor() ([]byte, []int) {
 	return file_muxpost_tmuxd_v1_session_proto_rawDescGZIP(), []int{1}
 }
 
+// Activity is what a living agent does, as its screen shows it.
+type Activity int32
+
+const (
+	// Not asked for, or there is no living agent of ours.
+	Activity_ACTIVITY_UNSPECIFIED Activity = 0
+	// Its composer has not shown yet.
+	Activity_ACTIVITY_STARTING Activity = 1
+	// It waits for a message.
+	Activity_ACTIVITY_IDLE Activity = 2
+	// A turn runs.
+	Activity_ACTIVITY_WORKING Activity = 3
+	// A dialog waits for a person's answer: an approval, a question of trust.
+	Activity_ACTIVITY_AWAITING_APPROVAL Activity = 4
+	// A person has text in its composer that is not sent.
+	Activity_ACTIVITY_DRAFT Activity = 5
+	// It lives, and what it shows is not understood.
+	Activity_ACTIVITY_UNCLEAR Activity = 6
+)
+
+// Enum value maps for Activity.
+var (
+	Activity_name = map[int32]string{
+		0: "ACTIVITY_UNSPECIFIED",
+		1: "ACTIVITY_STARTING",
+		2: "ACTIVITY_IDLE",
+		3: "ACTIVITY_WORKING",
+		4: "ACTIVITY_AWAITING_APPROVAL",
+		5: "ACTIVITY_DRAFT",
+		6: "ACTIVITY_UNCLEAR",
+	}
+	Activity_value = map[string]int32{
+		"ACTIVITY_UNSPECIFIED":       0,
+		"ACTIVITY_STARTING":          1,
+		"ACTIVITY_IDLE":              2,
+		"ACTIVITY_WORKING":           3,
+		"ACTIVITY_AWAITING_APPROVAL": 4,
+		"ACTIVITY_DRAFT":             5,
+		"ACTIVITY_UNCLEAR":           6,
+	}
+)
+
+func (x Activity) Enum() *Activity {
+	p := new(Activity)
+	*p = x
+	return p
+}
+
+func (x Activity) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Activity) Descriptor() protoreflect.EnumDescriptor {
+	return file_muxpost_tmuxd_v1_session_proto_enumTypes[2].Descriptor()
+}
+
+func (Activity) Type() protoreflect.EnumType {
+	return &file_muxpost_tmuxd_v1_session_proto_enumTypes[2]
+}
+
+func (x Activity) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Activity.Descriptor instead.
+func (Activity) EnumDescriptor() ([]byte, []int) {
+	return file_muxpost_tmuxd_v1_session_proto_rawDescGZIP(), []int{2}
+}
+
 // Phase of a delivery at its session, as the session's ring or the host's journal has it.
 type Phase int32
 
@@ -193,11 +262,11 @@ func (x Phase) String() string {
 }
 
 func (Phase) Descriptor() protoreflect.EnumDescriptor {
-	return file_muxpost_tmuxd_v1_session_proto_enumTypes[2].Descriptor()
+	return file_muxpost_tmuxd_v1_session_proto_enumTypes[3].Descriptor()
 }
 
 func (Phase) Type() protoreflect.EnumType {
-	return &file_muxpost_tmuxd_v1_session_proto_enumTypes[2]
+	return &file_muxpost_tmuxd_v1_session_proto_enumTypes[3]
 }
 
 func (x Phase) Number() protoreflect.EnumNumber {
@@ -206,7 +275,7 @@ func (x Phase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Phase.Descriptor instead.
 func (Phase) EnumDescriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_session_proto_rawDescGZIP(), []int{2}
+	return file_muxpost_tmuxd_v1_session_proto_rawDescGZIP(), []int{3}
 }
 
 // RefusalReason is the closed list of why a session does not take a delivery.
@@ -266,11 +335,11 @@ func (x RefusalReason) String() string {
 }
 
 func (RefusalReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_muxpost_tmuxd_v1_session_proto_enumTypes[3].Descriptor()
+	return file_muxpost_tmuxd_v1_session_proto_enumTypes[4].Descriptor()
 }
 
 func (RefusalReason) Type() protoreflect.EnumType {
-	return &file_muxpost_tmuxd_v1_session_proto_enumTypes[3]
+	return &file_muxpost_tmuxd_v1_session_proto_enumTypes[4]
 }
 
 func (x RefusalReason) Number() protoreflect.EnumNumber {
@@ -279,7 +348,7 @@ func (x RefusalReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RefusalReason.Descriptor instead.
 func (RefusalReason) EnumDescriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_session_proto_rawDescGZIP(), []int{3}
+	return file_muxpost_tmuxd_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
 // Incarnation is one life of a session.
@@ -560,7 +629,15 @@ const file_muxpost_tmuxd_v1_session_proto_rawDesc = "" +
 	"\fFLAG_FOREIGN\x10\x02\x12\x11\n" +
 	"\rFLAG_DETACHED\x10\x03\x12\x0e\n" +
 	"\n" +
-	"FLAG_MOVED\x10\x04*y\n" +
+	"FLAG_MOVED\x10\x04*\xae\x01\n" +
+	"\bActivity\x12\x18\n" +
+	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11ACTIVITY_STARTING\x10\x01\x12\x11\n" +
+	"\rACTIVITY_IDLE\x10\x02\x12\x14\n" +
+	"\x10ACTIVITY_WORKING\x10\x03\x12\x1e\n" +
+	"\x1aACTIVITY_AWAITING_APPROVAL\x10\x04\x12\x12\n" +
+	"\x0eACTIVITY_DRAFT\x10\x05\x12\x14\n" +
+	"\x10ACTIVITY_UNCLEAR\x10\x06*y\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rPHASE_PASTING\x10\x01\x12\x10\n" +
@@ -591,22 +668,23 @@ func file_muxpost_tmuxd_v1_session_proto_rawDescGZIP() []byte {
 	return file_muxpost_tmuxd_v1_session_proto_rawDescData
 }
 
-var file_muxpost_tmuxd_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_muxpost_tmuxd_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_muxpost_tmuxd_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_muxpost_tmuxd_v1_session_proto_goTypes = []any{
 	(State)(0),                    // 0: muxpost.tmuxd.v1.State
 	(Flag)(0),                     // 1: muxpost.tmuxd.v1.Flag
-	(Phase)(0),                    // 2: muxpost.tmuxd.v1.Phase
-	(RefusalReason)(0),            // 3: muxpost.tmuxd.v1.RefusalReason
-	(*Incarnation)(nil),           // 4: muxpost.tmuxd.v1.Incarnation
-	(*Exit)(nil),                  // 5: muxpost.tmuxd.v1.Exit
-	(*Refused)(nil),               // 6: muxpost.tmuxd.v1.Refused
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(Activity)(0),                 // 2: muxpost.tmuxd.v1.Activity
+	(Phase)(0),                    // 3: muxpost.tmuxd.v1.Phase
+	(RefusalReason)(0),            // 4: muxpost.tmuxd.v1.RefusalReason
+	(*Incarnation)(nil),           // 5: muxpost.tmuxd.v1.Incarnation
+	(*Exit)(nil),                  // 6: muxpost.tmuxd.v1.Exit
+	(*Refused)(nil),               // 7: muxpost.tmuxd.v1.Refused
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
 }
 var file_muxpost_tmuxd_v1_session_proto_depIdxs = []int32{
-	7, // 0: muxpost.tmuxd.v1.Incarnation.server_started:type_name -> google.protobuf.Timestamp
-	7, // 1: muxpost.tmuxd.v1.Exit.at:type_name -> google.protobuf.Timestamp
-	3, // 2: muxpost.tmuxd.v1.Refused.reason:type_name -> muxpost.tmuxd.v1.RefusalReason
+	8, // 0: muxpost.tmuxd.v1.Incarnation.server_started:type_name -> google.protobuf.Timestamp
+	8, // 1: muxpost.tmuxd.v1.Exit.at:type_name -> google.protobuf.Timestamp
+	4, // 2: muxpost.tmuxd.v1.Refused.reason:type_name -> muxpost.tmuxd.v1.RefusalReason
 	3, // [3:3] is the sub-list for method output_type
 	3, // [3:3] is the sub-list for method input_type
 	3, // [3:3] is the sub-list for extension type_name
@@ -628,7 +706,7 @@ func file_muxpost_tmuxd_v1_session_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_tmuxd_v1_session_proto_rawDesc), len(file_muxpost_tmuxd_v1_session_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      5,
 			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -223,7 +223,9 @@ type SessionStateRequest struct {
 	DeliveryId string `protobuf:"bytes,2,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
 	// How old the answer may be. Zero asks the tmux server now. Anything else may be answered from what tmuxd saw last, if it is no
 	// older; nothing destructive ever follows from such an answer.
-	MaxStaleness  *durationpb.Duration `protobuf:"bytes,3,opt,name=max_staleness,json=maxStaleness,proto3" json:"max_staleness,omitempty"`
+	MaxStaleness *durationpb.Duration `protobuf:"bytes,3,opt,name=max_staleness,json=maxStaleness,proto3" json:"max_staleness,omitempty"`
+	// True asks what a living agent does too, which reads its screen: one more question to its tmux server.
+	Activity      bool `protobuf:"varint,4,opt,name=activity,proto3" json:"activity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -279,6 +281,13 @@ func (x *SessionStateRequest) GetMaxStaleness() *durationpb.Duration {
 	return nil
 }
 
+func (x *SessionStateRequest) GetActivity() bool {
+	if x != nil {
+		return x.Activity
+	}
+	return false
+}
+
 // SessionStateResponse is what is known of the session.
 type SessionStateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -307,9 +316,13 @@ type SessionStateResponse struct {
 	// Working directory of the incarnation; empty when not known.
 	Directory string `protobuf:"bytes,12,opt,name=directory,proto3" json:"directory,omitempty"`
 	// How old the answer is: zero when the tmux server was asked for it.
-	Age           *durationpb.Duration `protobuf:"bytes,13,opt,name=age,proto3" json:"age,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Age *durationpb.Duration `protobuf:"bytes,13,opt,name=age,proto3" json:"age,omitempty"`
+	// What the agent does. Unspecified when it was not asked for, and when no agent of ours lives there.
+	Activity Activity `protobuf:"varint,14,opt,name=activity,proto3,enum=muxpost.tmuxd.v1.Activity" json:"activity,omitempty"`
+	// One line for a person on that: the row of the dialog, for example. Its words are the agent's, not ours.
+	ActivityDetail string `protobuf:"bytes,15,opt,name=activity_detail,json=activityDetail,proto3" json:"activity_detail,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SessionStateResponse) Reset() {
@@ -431,6 +444,20 @@ func (x *SessionStateResponse) GetAge() *durationpb.Duration {
 		return x.Age
 	}
 	return nil
+}
+
+func (x *SessionStateResponse) GetActivity() Activity {
+	if x != nil {
+		return x.Activity
+	}
+	return Activity_ACTIVITY_UNSPECIFIED
+}
+
+func (x *SessionStateResponse) GetActivityDetail() string {
+	if x != nil {
+		return x.ActivityDetail
+	}
+	return ""
 }
 
 // SpawnRequest asks for a session.
@@ -1962,12 +1989,13 @@ var File_muxpost_tmuxd_v1_tmuxd_proto protoreflect.FileDescriptor
 
 const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\n" +
-	"\x1cmuxpost/tmuxd/v1/tmuxd.proto\x12\x10muxpost.tmuxd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fmuxpost/tmuxd/v1/attempts.proto\x1a\x1emuxpost/tmuxd/v1/session.proto\x1a\x1fmuxpost/tmuxd/v1/sessions.proto\x1a\x1cmuxpost/tmuxd/v1/trees.proto\"\x93\x01\n" +
+	"\x1cmuxpost/tmuxd/v1/tmuxd.proto\x12\x10muxpost.tmuxd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fmuxpost/tmuxd/v1/attempts.proto\x1a\x1emuxpost/tmuxd/v1/session.proto\x1a\x1fmuxpost/tmuxd/v1/sessions.proto\x1a\x1cmuxpost/tmuxd/v1/trees.proto\"\xaf\x01\n" +
 	"\x13SessionStateRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x1f\n" +
 	"\vdelivery_id\x18\x02 \x01(\tR\n" +
 	"deliveryId\x12>\n" +
-	"\rmax_staleness\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\"\xae\x04\n" +
+	"\rmax_staleness\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\x12\x1a\n" +
+	"\bactivity\x18\x04 \x01(\bR\bactivity\"\x8f\x05\n" +
 	"\x14SessionStateResponse\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.muxpost.tmuxd.v1.StateR\x05state\x12,\n" +
@@ -1983,7 +2011,9 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	" \x01(\x0e2\x17.muxpost.tmuxd.v1.PhaseR\rdeliveryPhase\x12-\n" +
 	"\x12journal_unreadable\x18\v \x01(\bR\x11journalUnreadable\x12\x1c\n" +
 	"\tdirectory\x18\f \x01(\tR\tdirectory\x12+\n" +
-	"\x03age\x18\r \x01(\v2\x19.google.protobuf.DurationR\x03age\"\xe4\x02\n" +
+	"\x03age\x18\r \x01(\v2\x19.google.protobuf.DurationR\x03age\x126\n" +
+	"\bactivity\x18\x0e \x01(\x0e2\x1a.muxpost.tmuxd.v1.ActivityR\bactivity\x12'\n" +
+	"\x0factivity_detail\x18\x0f \x01(\tR\x0eactivityDetail\"\xe4\x02\n" +
 	"\fSpawnRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x18\n" +
 	"\aharness\x18\x02 \x01(\tR\aharness\x12/\n" +
@@ -2178,35 +2208,36 @@ var file_muxpost_tmuxd_v1_tmuxd_proto_goTypes = []any{
 	(*Incarnation)(nil),            // 27: muxpost.tmuxd.v1.Incarnation
 	(*Exit)(nil),                   // 28: muxpost.tmuxd.v1.Exit
 	(Phase)(0),                     // 29: muxpost.tmuxd.v1.Phase
-	(*Refused)(nil),                // 30: muxpost.tmuxd.v1.Refused
-	(*SessionExistsRequest)(nil),   // 31: muxpost.tmuxd.v1.SessionExistsRequest
-	(*SessionMayTalkRequest)(nil),  // 32: muxpost.tmuxd.v1.SessionMayTalkRequest
-	(*RaiseFenceRequest)(nil),      // 33: muxpost.tmuxd.v1.RaiseFenceRequest
-	(*CaptureRequest)(nil),         // 34: muxpost.tmuxd.v1.CaptureRequest
-	(*TerminateRequest)(nil),       // 35: muxpost.tmuxd.v1.TerminateRequest
-	(*KillRequest)(nil),            // 36: muxpost.tmuxd.v1.KillRequest
-	(*ListSessionsRequest)(nil),    // 37: muxpost.tmuxd.v1.ListSessionsRequest
-	(*WatchSessionsRequest)(nil),   // 38: muxpost.tmuxd.v1.WatchSessionsRequest
-	(*RunTaskRequest)(nil),         // 39: muxpost.tmuxd.v1.RunTaskRequest
-	(*GetAttemptRequest)(nil),      // 40: muxpost.tmuxd.v1.GetAttemptRequest
-	(*WatchAttemptsRequest)(nil),   // 41: muxpost.tmuxd.v1.WatchAttemptsRequest
-	(*StopAttemptRequest)(nil),     // 42: muxpost.tmuxd.v1.StopAttemptRequest
-	(*ListTreesRequest)(nil),       // 43: muxpost.tmuxd.v1.ListTreesRequest
-	(*RemoveTreeRequest)(nil),      // 44: muxpost.tmuxd.v1.RemoveTreeRequest
-	(*SessionExistsResponse)(nil),  // 45: muxpost.tmuxd.v1.SessionExistsResponse
-	(*SessionMayTalkResponse)(nil), // 46: muxpost.tmuxd.v1.SessionMayTalkResponse
-	(*RaiseFenceResponse)(nil),     // 47: muxpost.tmuxd.v1.RaiseFenceResponse
-	(*CaptureResponse)(nil),        // 48: muxpost.tmuxd.v1.CaptureResponse
-	(*TerminateResponse)(nil),      // 49: muxpost.tmuxd.v1.TerminateResponse
-	(*KillResponse)(nil),           // 50: muxpost.tmuxd.v1.KillResponse
-	(*ListSessionsResponse)(nil),   // 51: muxpost.tmuxd.v1.ListSessionsResponse
-	(*WatchSessionsResponse)(nil),  // 52: muxpost.tmuxd.v1.WatchSessionsResponse
-	(*RunTaskResponse)(nil),        // 53: muxpost.tmuxd.v1.RunTaskResponse
-	(*GetAttemptResponse)(nil),     // 54: muxpost.tmuxd.v1.GetAttemptResponse
-	(*WatchAttemptsResponse)(nil),  // 55: muxpost.tmuxd.v1.WatchAttemptsResponse
-	(*StopAttemptResponse)(nil),    // 56: muxpost.tmuxd.v1.StopAttemptResponse
-	(*ListTreesResponse)(nil),      // 57: muxpost.tmuxd.v1.ListTreesResponse
-	(*RemoveTreeResponse)(nil),     // 58: muxpost.tmuxd.v1.RemoveTreeResponse
+	(Activity)(0),                  // 30: muxpost.tmuxd.v1.Activity
+	(*Refused)(nil),                // 31: muxpost.tmuxd.v1.Refused
+	(*SessionExistsRequest)(nil),   // 32: muxpost.tmuxd.v1.SessionExistsRequest
+	(*SessionMayTalkRequest)(nil),  // 33: muxpost.tmuxd.v1.SessionMayTalkRequest
+	(*RaiseFenceRequest)(nil),      // 34: muxpost.tmuxd.v1.RaiseFenceRequest
+	(*CaptureRequest)(nil),         // 35: muxpost.tmuxd.v1.CaptureRequest
+	(*TerminateRequest)(nil),       // 36: muxpost.tmuxd.v1.TerminateRequest
+	(*KillRequest)(nil),            // 37: muxpost.tmuxd.v1.KillRequest
+	(*ListSessionsRequest)(nil),    // 38: muxpost.tmuxd.v1.ListSessionsRequest
+	(*WatchSessionsRequest)(nil),   // 39: muxpost.tmuxd.v1.WatchSessionsRequest
+	(*RunTaskRequest)(nil),         // 40: muxpost.tmuxd.v1.RunTaskRequest
+	(*GetAttemptRequest)(nil),      // 41: muxpost.tmuxd.v1.GetAttemptRequest
+	(*WatchAttemptsRequest)(nil),   // 42: muxpost.tmuxd.v1.WatchAttemptsRequest
+	(*StopAttemptRequest)(nil),     // 43: muxpost.tmuxd.v1.StopAttemptRequest
+	(*ListTreesRequest)(nil),       // 44: muxpost.tmuxd.v1.ListTreesRequest
+	(*RemoveTreeRequest)(nil),      // 45: muxpost.tmuxd.v1.RemoveTreeRequest
+	(*SessionExistsResponse)(nil),  // 46: muxpost.tmuxd.v1.SessionExistsResponse
+	(*SessionMayTalkResponse)(nil), // 47: muxpost.tmuxd.v1.SessionMayTalkResponse
+	(*RaiseFenceResponse)(nil),     // 48: muxpost.tmuxd.v1.RaiseFenceResponse
+	(*CaptureResponse)(nil),        // 49: muxpost.tmuxd.v1.CaptureResponse
+	(*TerminateResponse)(nil),      // 50: muxpost.tmuxd.v1.TerminateResponse
+	(*KillResponse)(nil),           // 51: muxpost.tmuxd.v1.KillResponse
+	(*ListSessionsResponse)(nil),   // 52: muxpost.tmuxd.v1.ListSessionsResponse
+	(*WatchSessionsResponse)(nil),  // 53: muxpost.tmuxd.v1.WatchSessionsResponse
+	(*RunTaskResponse)(nil),        // 54: muxpost.tmuxd.v1.RunTaskResponse
+	(*GetAttemptResponse)(nil),     // 55: muxpost.tmuxd.v1.GetAttemptResponse
+	(*WatchAttemptsResponse)(nil),  // 56: muxpost.tmuxd.v1.WatchAttemptsResponse
+	(*StopAttemptResponse)(nil),    // 57: muxpost.tmuxd.v1.StopAttemptResponse
+	(*ListTreesResponse)(nil),      // 58: muxpost.tmuxd.v1.ListTreesResponse
+	(*RemoveTreeResponse)(nil),     // 59: muxpost.tmuxd.v1.RemoveTreeResponse
 }
 var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
 	24, // 0: muxpost.tmuxd.v1.SessionStateRequest.max_staleness:type_name -> google.protobuf.Duration
@@ -2216,73 +2247,74 @@ var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
 	28, // 4: muxpost.tmuxd.v1.SessionStateResponse.exit:type_name -> muxpost.tmuxd.v1.Exit
 	29, // 5: muxpost.tmuxd.v1.SessionStateResponse.delivery_phase:type_name -> muxpost.tmuxd.v1.Phase
 	24, // 6: muxpost.tmuxd.v1.SessionStateResponse.age:type_name -> google.protobuf.Duration
-	6,  // 7: muxpost.tmuxd.v1.SpawnRequest.fresh:type_name -> muxpost.tmuxd.v1.Fresh
-	7,  // 8: muxpost.tmuxd.v1.SpawnRequest.resume:type_name -> muxpost.tmuxd.v1.Resume
-	8,  // 9: muxpost.tmuxd.v1.SpawnRequest.prompt:type_name -> muxpost.tmuxd.v1.Prompt
-	24, // 10: muxpost.tmuxd.v1.SpawnRequest.timeout:type_name -> google.protobuf.Duration
-	10, // 11: muxpost.tmuxd.v1.SpawnResponse.started:type_name -> muxpost.tmuxd.v1.Started
-	11, // 12: muxpost.tmuxd.v1.SpawnResponse.occupied:type_name -> muxpost.tmuxd.v1.Occupied
-	12, // 13: muxpost.tmuxd.v1.SpawnResponse.not_started:type_name -> muxpost.tmuxd.v1.NotStarted
-	13, // 14: muxpost.tmuxd.v1.SpawnResponse.failed:type_name -> muxpost.tmuxd.v1.SpawnFailed
-	27, // 15: muxpost.tmuxd.v1.Started.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	29, // 16: muxpost.tmuxd.v1.Started.prompt_phase:type_name -> muxpost.tmuxd.v1.Phase
-	0,  // 17: muxpost.tmuxd.v1.Occupied.occupant:type_name -> muxpost.tmuxd.v1.Occupant
-	27, // 18: muxpost.tmuxd.v1.Occupied.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	28, // 19: muxpost.tmuxd.v1.NotStarted.exit:type_name -> muxpost.tmuxd.v1.Exit
-	24, // 20: muxpost.tmuxd.v1.PasteRequest.timeout:type_name -> google.protobuf.Duration
-	27, // 21: muxpost.tmuxd.v1.PasteResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	16, // 22: muxpost.tmuxd.v1.PasteResponse.submitted:type_name -> muxpost.tmuxd.v1.Submitted
-	17, // 23: muxpost.tmuxd.v1.PasteResponse.already_delivered:type_name -> muxpost.tmuxd.v1.AlreadyDelivered
-	18, // 24: muxpost.tmuxd.v1.PasteResponse.held:type_name -> muxpost.tmuxd.v1.Held
-	30, // 25: muxpost.tmuxd.v1.PasteResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
-	19, // 26: muxpost.tmuxd.v1.PasteResponse.unconfirmed:type_name -> muxpost.tmuxd.v1.Unconfirmed
-	1,  // 27: muxpost.tmuxd.v1.Submitted.evidence:type_name -> muxpost.tmuxd.v1.Evidence
-	1,  // 28: muxpost.tmuxd.v1.AlreadyDelivered.evidence:type_name -> muxpost.tmuxd.v1.Evidence
-	2,  // 29: muxpost.tmuxd.v1.Held.reason:type_name -> muxpost.tmuxd.v1.HoldReason
-	29, // 30: muxpost.tmuxd.v1.Unconfirmed.phase:type_name -> muxpost.tmuxd.v1.Phase
-	23, // 31: muxpost.tmuxd.v1.InfoResponse.harnesses:type_name -> muxpost.tmuxd.v1.HarnessInfo
-	22, // 32: muxpost.tmuxd.v1.InfoResponse.sessions:type_name -> muxpost.tmuxd.v1.SessionCounts
-	3,  // 33: muxpost.tmuxd.v1.TmuxdService.SessionState:input_type -> muxpost.tmuxd.v1.SessionStateRequest
-	5,  // 34: muxpost.tmuxd.v1.TmuxdService.Spawn:input_type -> muxpost.tmuxd.v1.SpawnRequest
-	14, // 35: muxpost.tmuxd.v1.TmuxdService.Paste:input_type -> muxpost.tmuxd.v1.PasteRequest
-	31, // 36: muxpost.tmuxd.v1.TmuxdService.SessionExists:input_type -> muxpost.tmuxd.v1.SessionExistsRequest
-	32, // 37: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:input_type -> muxpost.tmuxd.v1.SessionMayTalkRequest
-	33, // 38: muxpost.tmuxd.v1.TmuxdService.RaiseFence:input_type -> muxpost.tmuxd.v1.RaiseFenceRequest
-	34, // 39: muxpost.tmuxd.v1.TmuxdService.Capture:input_type -> muxpost.tmuxd.v1.CaptureRequest
-	35, // 40: muxpost.tmuxd.v1.TmuxdService.Terminate:input_type -> muxpost.tmuxd.v1.TerminateRequest
-	36, // 41: muxpost.tmuxd.v1.TmuxdService.Kill:input_type -> muxpost.tmuxd.v1.KillRequest
-	37, // 42: muxpost.tmuxd.v1.TmuxdService.ListSessions:input_type -> muxpost.tmuxd.v1.ListSessionsRequest
-	38, // 43: muxpost.tmuxd.v1.TmuxdService.WatchSessions:input_type -> muxpost.tmuxd.v1.WatchSessionsRequest
-	39, // 44: muxpost.tmuxd.v1.TmuxdService.RunTask:input_type -> muxpost.tmuxd.v1.RunTaskRequest
-	40, // 45: muxpost.tmuxd.v1.TmuxdService.GetAttempt:input_type -> muxpost.tmuxd.v1.GetAttemptRequest
-	41, // 46: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:input_type -> muxpost.tmuxd.v1.WatchAttemptsRequest
-	42, // 47: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
-	43, // 48: muxpost.tmuxd.v1.TmuxdService.ListTrees:input_type -> muxpost.tmuxd.v1.ListTreesRequest
-	44, // 49: muxpost.tmuxd.v1.TmuxdService.RemoveTree:input_type -> muxpost.tmuxd.v1.RemoveTreeRequest
-	20, // 50: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
-	4,  // 51: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
-	9,  // 52: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
-	15, // 53: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
-	45, // 54: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
-	46, // 55: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
-	47, // 56: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
-	48, // 57: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
-	49, // 58: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
-	50, // 59: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
-	51, // 60: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
-	52, // 61: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
-	53, // 62: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
-	54, // 63: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
-	55, // 64: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
-	56, // 65: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
-	57, // 66: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
-	58, // 67: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
-	21, // 68: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
-	51, // [51:69] is the sub-list for method output_type
-	33, // [33:51] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	30, // 7: muxpost.tmuxd.v1.SessionStateResponse.activity:type_name -> muxpost.tmuxd.v1.Activity
+	6,  // 8: muxpost.tmuxd.v1.SpawnRequest.fresh:type_name -> muxpost.tmuxd.v1.Fresh
+	7,  // 9: muxpost.tmuxd.v1.SpawnRequest.resume:type_name -> muxpost.tmuxd.v1.Resume
+	8,  // 10: muxpost.tmuxd.v1.SpawnRequest.prompt:type_name -> muxpost.tmuxd.v1.Prompt
+	24, // 11: muxpost.tmuxd.v1.SpawnRequest.timeout:type_name -> google.protobuf.Duration
+	10, // 12: muxpost.tmuxd.v1.SpawnResponse.started:type_name -> muxpost.tmuxd.v1.Started
+	11, // 13: muxpost.tmuxd.v1.SpawnResponse.occupied:type_name -> muxpost.tmuxd.v1.Occupied
+	12, // 14: muxpost.tmuxd.v1.SpawnResponse.not_started:type_name -> muxpost.tmuxd.v1.NotStarted
+	13, // 15: muxpost.tmuxd.v1.SpawnResponse.failed:type_name -> muxpost.tmuxd.v1.SpawnFailed
+	27, // 16: muxpost.tmuxd.v1.Started.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	29, // 17: muxpost.tmuxd.v1.Started.prompt_phase:type_name -> muxpost.tmuxd.v1.Phase
+	0,  // 18: muxpost.tmuxd.v1.Occupied.occupant:type_name -> muxpost.tmuxd.v1.Occupant
+	27, // 19: muxpost.tmuxd.v1.Occupied.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	28, // 20: muxpost.tmuxd.v1.NotStarted.exit:type_name -> muxpost.tmuxd.v1.Exit
+	24, // 21: muxpost.tmuxd.v1.PasteRequest.timeout:type_name -> google.protobuf.Duration
+	27, // 22: muxpost.tmuxd.v1.PasteResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	16, // 23: muxpost.tmuxd.v1.PasteResponse.submitted:type_name -> muxpost.tmuxd.v1.Submitted
+	17, // 24: muxpost.tmuxd.v1.PasteResponse.already_delivered:type_name -> muxpost.tmuxd.v1.AlreadyDelivered
+	18, // 25: muxpost.tmuxd.v1.PasteResponse.held:type_name -> muxpost.tmuxd.v1.Held
+	31, // 26: muxpost.tmuxd.v1.PasteResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
+	19, // 27: muxpost.tmuxd.v1.PasteResponse.unconfirmed:type_name -> muxpost.tmuxd.v1.Unconfirmed
+	1,  // 28: muxpost.tmuxd.v1.Submitted.evidence:type_name -> muxpost.tmuxd.v1.Evidence
+	1,  // 29: muxpost.tmuxd.v1.AlreadyDelivered.evidence:type_name -> muxpost.tmuxd.v1.Evidence
+	2,  // 30: muxpost.tmuxd.v1.Held.reason:type_name -> muxpost.tmuxd.v1.HoldReason
+	29, // 31: muxpost.tmuxd.v1.Unconfirmed.phase:type_name -> muxpost.tmuxd.v1.Phase
+	23, // 32: muxpost.tmuxd.v1.InfoResponse.harnesses:type_name -> muxpost.tmuxd.v1.HarnessInfo
+	22, // 33: muxpost.tmuxd.v1.InfoResponse.sessions:type_name -> muxpost.tmuxd.v1.SessionCounts
+	3,  // 34: muxpost.tmuxd.v1.TmuxdService.SessionState:input_type -> muxpost.tmuxd.v1.SessionStateRequest
+	5,  // 35: muxpost.tmuxd.v1.TmuxdService.Spawn:input_type -> muxpost.tmuxd.v1.SpawnRequest
+	14, // 36: muxpost.tmuxd.v1.TmuxdService.Paste:input_type -> muxpost.tmuxd.v1.PasteRequest
+	32, // 37: muxpost.tmuxd.v1.TmuxdService.SessionExists:input_type -> muxpost.tmuxd.v1.SessionExistsRequest
+	33, // 38: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:input_type -> muxpost.tmuxd.v1.SessionMayTalkRequest
+	34, // 39: muxpost.tmuxd.v1.TmuxdService.RaiseFence:input_type -> muxpost.tmuxd.v1.RaiseFenceRequest
+	35, // 40: muxpost.tmuxd.v1.TmuxdService.Capture:input_type -> muxpost.tmuxd.v1.CaptureRequest
+	36, // 41: muxpost.tmuxd.v1.TmuxdService.Terminate:input_type -> muxpost.tmuxd.v1.TerminateRequest
+	37, // 42: muxpost.tmuxd.v1.TmuxdService.Kill:input_type -> muxpost.tmuxd.v1.KillRequest
+	38, // 43: muxpost.tmuxd.v1.TmuxdService.ListSessions:input_type -> muxpost.tmuxd.v1.ListSessionsRequest
+	39, // 44: muxpost.tmuxd.v1.TmuxdService.WatchSessions:input_type -> muxpost.tmuxd.v1.WatchSessionsRequest
+	40, // 45: muxpost.tmuxd.v1.TmuxdService.RunTask:input_type -> muxpost.tmuxd.v1.RunTaskRequest
+	41, // 46: muxpost.tmuxd.v1.TmuxdService.GetAttempt:input_type -> muxpost.tmuxd.v1.GetAttemptRequest
+	42, // 47: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:input_type -> muxpost.tmuxd.v1.WatchAttemptsRequest
+	43, // 48: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
+	44, // 49: muxpost.tmuxd.v1.TmuxdService.ListTrees:input_type -> muxpost.tmuxd.v1.ListTreesRequest
+	45, // 50: muxpost.tmuxd.v1.TmuxdService.RemoveTree:input_type -> muxpost.tmuxd.v1.RemoveTreeRequest
+	20, // 51: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
+	4,  // 52: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
+	9,  // 53: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
+	15, // 54: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
+	46, // 55: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
+	47, // 56: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
+	48, // 57: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
+	49, // 58: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
+	50, // 59: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
+	51, // 60: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
+	52, // 61: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
+	53, // 62: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
+	54, // 63: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
+	55, // 64: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
+	56, // 65: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
+	57, // 66: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
+	58, // 67: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
+	59, // 68: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
+	21, // 69: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
+	52, // [52:70] is the sub-list for method output_type
+	34, // [34:52] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_tmuxd_v1_tmuxd_proto_init() }
