@@ -139,11 +139,17 @@ func (s *services) poller(ctx context.Context, patience time.Duration,
 
 // dispatcher calls the dispatcher within callTime.
 func (s *services) dispatcher(ctx context.Context, call func(context.Context, dispatcherv1.DispatcherServiceClient) error) error {
+	return s.dispatcherWithin(ctx, callTime, call)
+}
+
+// dispatcherWithin calls the dispatcher within a time.
+func (s *services) dispatcherWithin(ctx context.Context, patience time.Duration,
+	call func(context.Context, dispatcherv1.DispatcherServiceClient) error) error {
 	conn, err := s.conn(layout.Dispatcher)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return s.explained(layout.Dispatcher, call(ctx, dispatcherv1.NewDispatcherServiceClient(conn)))
 }

@@ -205,6 +205,7 @@ type fakeDispatcher struct {
 	pauses     []*dispatcherv1.Pause
 	events     []*dispatcherv1.Event
 	shadow     bool
+	stopped    []*dispatcherv1.StopSessionRequest
 }
 
 func (f *fakeDispatcher) GetDelivery(_ context.Context, r *dispatcherv1.GetDeliveryRequest) (*dispatcherv1.GetDeliveryResponse, error) {
@@ -515,5 +516,28 @@ func TestAttach_FindsTheSessionWithAndWithoutTheDispatcher(t *testing.T) {
 	dispatcher.session.Host = "here"
 	if err := d.run(t, "attach", "--print", "github:octo/widget#7"); err != nil || !strings.Contains(d.out.String(), socket) {
 		t.Errorf("here: %v, %q", err, d.out)
+	}
+}
+
+func (f *fakeDispatcher) StopSession(_ context.Context, r *dispatcherv1.StopSessionRequest) (*dispatcherv1.StopSessionResponse, error) {
+	f.stopped = append(f.stopped, r)
+	return &dispatcherv1.StopSessionResponse{Already: len(f.stopped) > 1, Detail: "ended by signal 15"}, nil
+}
+
+func TestStop_OrdersTheEndOfOneAgent(t *testing.T) {
+	d, f := newDesk(t), &fakeDispatcher{}
+	d.serve(t, "d", func(s *rpc.Server) { dispatcherv1.RegisterDispatcherServiceServer(s, f) })
+	for _, line := range [][]string{{"x"}, {}, {"github:octo/widget#7", "--grace", "0"}} {
+		if err := d.run(t, append([]string{"stop"}, line...)...); !errors.Is(err, fault.Invalid) || f.stopped != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+	for _, want := range []string{"has ended (ended by signal 15)", "no agent of github:octo/widget#7 lives"} {
+		if err := d.run(t, "stop", "github:octo/widget#7", "--by", "ann", "--reason", "stuck", "--grace", "2s"); err != nil || !strings.Contains(d.out.String()+d.err.String(), want) {
+			t.Errorf("%v\n%s%s", err, d.out, d.err)
+		}
+	}
+	if r := f.stopped[0]; r.GetWho() != "ann" || r.GetReason() != "stuck" || r.GetGrace().AsDuration() != 2*time.Second {
+		t.Errorf("%v", r)
 	}
 }

@@ -182,8 +182,8 @@ func checkTotal(t *testing.T, f Facts) {
 }
 
 func TestDecide_EmitsEveryListedEventAndNoOther(t *testing.T) {
-	// One is emitted when a delivery is first stored, before anything is decided, and three when an operator says something.
-	seen := map[EventType]bool{DispatchQueued: true, DispatchPaused: true, DispatchUnpaused: true, DispatchReopened: true}
+	// One is emitted when a delivery is first stored, before anything is decided, and four when an operator says something.
+	seen := map[EventType]bool{DispatchQueued: true, DispatchPaused: true, DispatchUnpaused: true, DispatchReopened: true, SessionStopped: true}
 	walk(func(_ []Facts, d Decision) {
 		for _, e := range d.Events {
 			seen[e] = true

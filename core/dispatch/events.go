@@ -32,6 +32,8 @@ const (
 	SessionResumeFailed EventType = "session.resume_failed"
 	// SessionRegistered: a session was recorded because its stamp, or what the host knows of it, proves it ours. Fields reason, incarnation.
 	SessionRegistered EventType = "session.registered"
+	// SessionStopped: an operator had an agent ended. Fields who, reason, incarnation.
+	SessionStopped EventType = "session.stopped"
 )
 
 // EventTypes lists every event type with what it means.
@@ -50,5 +52,6 @@ func EventTypes() map[EventType]string {
 		SessionRespawnAverted: "a respawn found a living occupant of ours, and the delivery went into it",
 		SessionResumeFailed:   "a conversation could not be resumed, and a fresh one is started",
 		SessionRegistered:     "a session was recorded because its stamp, or what the host knows of it, proves it ours",
+		SessionStopped:        "an operator had an agent ended",
 	}
 }

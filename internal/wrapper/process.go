@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -131,7 +132,17 @@ func readStat(pid int) (stat, error) {
 // gone reports whether an error says that there is no such process.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
+// thisBoot is its id, once it was read: no process sees another one.
+var thisBoot atomic.Pointer[string]
+
 func bootID() (string, error) {
+	if id := thisBoot.Load(); id != nil {
+		return *id, nil
+	}
 	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(data)), err
+	id := strings.TrimSpace(string(data))
+	if err == nil {
+		thisBoot.Store(&id)
+	}
+	return id, err
 }

@@ -60,7 +60,7 @@ func (r *run) fields(t dispatch.EventType, d dispatch.Decision, detail, remedy s
 	case dispatch.SessionRegistered:
 		f[fieldReason], f[fieldIncarnation] = string(d.Reason), r.session.Incarnation.Stamp
 	case dispatch.DispatchQueued, dispatch.SessionRespawnAverted, dispatch.DispatchPaused, dispatch.DispatchUnpaused,
-		dispatch.DispatchReopened:
+		dispatch.DispatchReopened, dispatch.SessionStopped:
 	}
 	return f
 }

@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"context"
+	"time"
 
 	"muxpost.dev/muxpost/core/dispatch"
 	"muxpost.dev/muxpost/core/lease"
@@ -66,6 +67,8 @@ type Host interface {
 	Spawn(ctx context.Context, o SpawnOrder) (SpawnReport, error)
 	// Paste has a delivery typed, or settled if it was typed before.
 	Paste(ctx context.Context, o PasteOrder) (PasteReport, error)
+	// Terminate ends an incarnation with all that it started.
+	Terminate(ctx context.Context, o TerminateOrder) (TerminateReport, error)
 	// Resumes reports whether a harness can resume a conversation there; known is false for a harness never heard of.
 	Resumes(harness string) (resumes, known bool)
 }
@@ -149,6 +152,25 @@ type PasteOrder struct {
 	// Stamp names the incarnation that it is meant for; empty for whichever is ours.
 	Stamp string
 	Token int64
+}
+
+// TerminateOrder asks for the end of an agent.
+type TerminateOrder struct {
+	WorkItem string
+	// Stamp names the incarnation: a later one is not touched.
+	Stamp string
+	Token int64
+	// Grace is how long it has to end by itself.
+	Grace  time.Duration
+	Reason string
+}
+
+// TerminateReport is what came of it.
+type TerminateReport struct {
+	// Ended is true when the agent and all that it started are gone, Already when they were before.
+	Ended, Already bool
+	// Detail is one line for a person: how it ended, or why it did not.
+	Detail string
 }
 
 // PasteReport is the verdict on a delivery.

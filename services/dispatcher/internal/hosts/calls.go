@@ -129,6 +129,33 @@ func (h *Host) Paste(ctx context.Context, o deliver.PasteOrder) (deliver.PasteRe
 	return deliver.PasteReport{Paste: paste, Detail: detail}, nil
 }
 
+// Terminate ends an agent with all that it started. What nobody answers is an error: whether it ended is not known then.
+func (h *Host) Terminate(ctx context.Context, o deliver.TerminateOrder) (deliver.TerminateReport, error) {
+	life, err := h.greet(ctx)
+	if err != nil {
+		return deliver.TerminateReport{}, err
+	}
+	answer, err := h.client.Terminate(ctx, &tmuxdv1.TerminateRequest{
+		WorkItem: o.WorkItem, IncarnationStamp: o.Stamp, FencingToken: o.Token, Grace: durationpb.New(o.Grace), Reason: o.Reason,
+	})
+	if err != nil {
+		return deliver.TerminateReport{}, h.failed(life, err)
+	}
+	switch v := answer.GetOutcome().(type) {
+	case *tmuxdv1.TerminateResponse_Terminated:
+		detail := exitOf(v.Terminated.GetExit())
+		if v.Terminated.GetKilled() {
+			detail = also(detail, "after it had not ended in time")
+		}
+		return deliver.TerminateReport{Ended: true, Already: v.Terminated.GetAlready(), Detail: detail}, nil
+	case *tmuxdv1.TerminateResponse_Refused:
+		return deliver.TerminateReport{Detail: also(word(v.Refused.GetReason().String(), "REFUSAL_REASON_"), plain(v.Refused.GetDetail()))}, nil
+	case *tmuxdv1.TerminateResponse_Remains:
+		return deliver.TerminateReport{Detail: also("something of it still lives", plain(v.Remains.GetDetail()))}, nil
+	}
+	return deliver.TerminateReport{Detail: "the host's answer has no outcome; see that tmuxd and the dispatcher are of one release"}, nil
+}
+
 // timeout is how long the host may take: less than our own deadline, which is not its clock's.
 func timeout(ctx context.Context) *durationpb.Duration {
 	deadline, ok := ctx.Deadline()

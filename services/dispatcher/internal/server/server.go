@@ -38,6 +38,7 @@ type Deliverer interface {
 	Pause(ctx context.Context, p deliver.Pause) (stands deliver.Pause, made bool, err error)
 	Unpause(ctx context.Context, workItem, who string) (ended deliver.Pause, stood bool, err error)
 	Reopen(ctx context.Context, id, who string, ifFree bool) (d deliver.Delivery, reopened bool, err error)
+	Stop(ctx context.Context, s deliver.Stop) (deliver.TerminateReport, error)
 	Shadow() bool
 }
 

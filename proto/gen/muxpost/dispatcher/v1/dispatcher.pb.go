@@ -2303,6 +2303,134 @@ func (x *Build) GetHost() string {
 	return ""
 }
 
+// StopSessionRequest names the session.
+type StopSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work item. Required.
+	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// Who orders it, for people, at most 100 bytes of UTF-8. Optional.
+	Who string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	// Why, for people, at most 300 bytes of UTF-8. Optional.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How long the agent has to end by itself, at most 10 seconds. Zero means 5 seconds.
+	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopSessionRequest) Reset() {
+	*x = StopSessionRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopSessionRequest) ProtoMessage() {}
+
+func (x *StopSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopSessionRequest.ProtoReflect.Descriptor instead.
+func (*StopSessionRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *StopSessionRequest) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *StopSessionRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *StopSessionRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *StopSessionRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+// StopSessionResponse says what came of it.
+type StopSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// True when it had ended before, or there was none.
+	Already bool `protobuf:"varint,1,opt,name=already,proto3" json:"already,omitempty"`
+	// One line for a person.
+	Detail        string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopSessionResponse) Reset() {
+	*x = StopSessionResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopSessionResponse) ProtoMessage() {}
+
+func (x *StopSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopSessionResponse.ProtoReflect.Descriptor instead.
+func (*StopSessionResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *StopSessionResponse) GetAlready() bool {
+	if x != nil {
+		return x.Already
+	}
+	return false
+}
+
+func (x *StopSessionResponse) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 var File_muxpost_dispatcher_v1_dispatcher_proto protoreflect.FileDescriptor
 
 const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
@@ -2457,7 +2585,15 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\arelease\x18\x02 \x01(\tR\arelease\x12\x16\n" +
 	"\x06commit\x18\x03 \x01(\tR\x06commit\x12\x14\n" +
 	"\x05dirty\x18\x04 \x01(\bR\x05dirty\x12\x12\n" +
-	"\x04host\x18\x05 \x01(\tR\x04host*n\n" +
+	"\x04host\x18\x05 \x01(\tR\x04host\"\x8c\x01\n" +
+	"\x12StopSessionRequest\x12\x1b\n" +
+	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12/\n" +
+	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"G\n" +
+	"\x13StopSessionResponse\x12\x18\n" +
+	"\aalready\x18\x01 \x01(\bR\aalready\x12\x16\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail*n\n" +
 	"\tEventKind\x12\x1a\n" +
 	"\x16EVENT_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11EVENT_KIND_OPENED\x10\x01\x12\x16\n" +
@@ -2499,7 +2635,7 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\x18SESSION_ACTIVITY_WORKING\x10\x03\x12&\n" +
 	"\"SESSION_ACTIVITY_AWAITING_APPROVAL\x10\x04\x12\x1a\n" +
 	"\x16SESSION_ACTIVITY_DRAFT\x10\x05\x12\x1c\n" +
-	"\x18SESSION_ACTIVITY_UNCLEAR\x10\x062\xd8\b\n" +
+	"\x18SESSION_ACTIVITY_UNCLEAR\x10\x062\xbe\t\n" +
 	"\x11DispatcherService\x12X\n" +
 	"\aDeliver\x12%.muxpost.dispatcher.v1.DeliverRequest\x1a&.muxpost.dispatcher.v1.DeliverResponse\x12i\n" +
 	"\vGetDelivery\x12).muxpost.dispatcher.v1.GetDeliveryRequest\x1a*.muxpost.dispatcher.v1.GetDeliveryResponse\"\x03\x90\x02\x01\x12r\n" +
@@ -2511,7 +2647,8 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\aUnpause\x12%.muxpost.dispatcher.v1.UnpauseRequest\x1a&.muxpost.dispatcher.v1.UnpauseResponse\x12f\n" +
 	"\n" +
 	"ListPauses\x12(.muxpost.dispatcher.v1.ListPausesRequest\x1a).muxpost.dispatcher.v1.ListPausesResponse\"\x03\x90\x02\x01\x12U\n" +
-	"\x06Reopen\x12$.muxpost.dispatcher.v1.ReopenRequest\x1a%.muxpost.dispatcher.v1.ReopenResponse\x12q\n" +
+	"\x06Reopen\x12$.muxpost.dispatcher.v1.ReopenRequest\x1a%.muxpost.dispatcher.v1.ReopenResponse\x12d\n" +
+	"\vStopSession\x12).muxpost.dispatcher.v1.StopSessionRequest\x1a*.muxpost.dispatcher.v1.StopSessionResponse\x12q\n" +
 	"\rWatchSessions\x12+.muxpost.dispatcher.v1.WatchSessionsRequest\x1a,.muxpost.dispatcher.v1.WatchSessionsResponse\"\x03\x90\x02\x010\x01\x12T\n" +
 	"\x04Info\x12\".muxpost.dispatcher.v1.InfoRequest\x1a#.muxpost.dispatcher.v1.InfoResponse\"\x03\x90\x02\x01BBZ@muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1;dispatcherv1b\x06proto3"
 
@@ -2528,7 +2665,7 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(EventKind)(0),                 // 0: muxpost.dispatcher.v1.EventKind
 	(Outcome)(0),                   // 1: muxpost.dispatcher.v1.Outcome
@@ -2563,65 +2700,70 @@ var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(*InfoRequest)(nil),            // 30: muxpost.dispatcher.v1.InfoRequest
 	(*InfoResponse)(nil),           // 31: muxpost.dispatcher.v1.InfoResponse
 	(*Build)(nil),                  // 32: muxpost.dispatcher.v1.Build
-	nil,                            // 33: muxpost.dispatcher.v1.Event.FieldsEntry
-	(*durationpb.Duration)(nil),    // 34: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 35: google.protobuf.Timestamp
+	(*StopSessionRequest)(nil),     // 33: muxpost.dispatcher.v1.StopSessionRequest
+	(*StopSessionResponse)(nil),    // 34: muxpost.dispatcher.v1.StopSessionResponse
+	nil,                            // 35: muxpost.dispatcher.v1.Event.FieldsEntry
+	(*durationpb.Duration)(nil),    // 36: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 37: google.protobuf.Timestamp
 }
 var file_muxpost_dispatcher_v1_dispatcher_proto_depIdxs = []int32{
 	0,  // 0: muxpost.dispatcher.v1.DeliverRequest.kind:type_name -> muxpost.dispatcher.v1.EventKind
 	8,  // 1: muxpost.dispatcher.v1.DeliverResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	34, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
+	36, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
 	32, // 3: muxpost.dispatcher.v1.DeliverResponse.builds:type_name -> muxpost.dispatcher.v1.Build
 	0,  // 4: muxpost.dispatcher.v1.Delivery.kind:type_name -> muxpost.dispatcher.v1.EventKind
 	1,  // 5: muxpost.dispatcher.v1.Delivery.outcome:type_name -> muxpost.dispatcher.v1.Outcome
 	2,  // 6: muxpost.dispatcher.v1.Delivery.how:type_name -> muxpost.dispatcher.v1.How
-	35, // 7: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
-	35, // 8: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
+	37, // 7: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
+	37, // 8: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
 	8,  // 9: muxpost.dispatcher.v1.GetDeliveryResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
 	1,  // 10: muxpost.dispatcher.v1.ListDeliveriesRequest.outcome:type_name -> muxpost.dispatcher.v1.Outcome
 	8,  // 11: muxpost.dispatcher.v1.ListDeliveriesResponse.deliveries:type_name -> muxpost.dispatcher.v1.Delivery
 	3,  // 12: muxpost.dispatcher.v1.Session.state:type_name -> muxpost.dispatcher.v1.SessionState
-	35, // 13: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	35, // 14: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	37, // 13: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	37, // 14: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
 	4,  // 15: muxpost.dispatcher.v1.Session.flags:type_name -> muxpost.dispatcher.v1.SessionFlag
 	5,  // 16: muxpost.dispatcher.v1.Session.activity:type_name -> muxpost.dispatcher.v1.SessionActivity
 	13, // 17: muxpost.dispatcher.v1.ListSessionsResponse.sessions:type_name -> muxpost.dispatcher.v1.Session
-	35, // 18: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
-	33, // 19: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
+	37, // 18: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
+	35, // 19: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
 	16, // 20: muxpost.dispatcher.v1.ListEventsResponse.events:type_name -> muxpost.dispatcher.v1.Event
-	35, // 21: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
+	37, // 21: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
 	19, // 22: muxpost.dispatcher.v1.PauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
 	19, // 23: muxpost.dispatcher.v1.UnpauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
 	19, // 24: muxpost.dispatcher.v1.ListPausesResponse.pauses:type_name -> muxpost.dispatcher.v1.Pause
 	8,  // 25: muxpost.dispatcher.v1.ReopenResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
 	32, // 26: muxpost.dispatcher.v1.InfoResponse.builds:type_name -> muxpost.dispatcher.v1.Build
-	6,  // 27: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
-	9,  // 28: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
-	11, // 29: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
-	14, // 30: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
-	17, // 31: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
-	20, // 32: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
-	22, // 33: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
-	24, // 34: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
-	26, // 35: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
-	28, // 36: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
-	30, // 37: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
-	7,  // 38: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
-	10, // 39: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
-	12, // 40: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
-	15, // 41: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
-	18, // 42: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
-	21, // 43: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
-	23, // 44: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
-	25, // 45: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
-	27, // 46: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
-	29, // 47: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
-	31, // 48: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
-	38, // [38:49] is the sub-list for method output_type
-	27, // [27:38] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	36, // 27: muxpost.dispatcher.v1.StopSessionRequest.grace:type_name -> google.protobuf.Duration
+	6,  // 28: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
+	9,  // 29: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
+	11, // 30: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
+	14, // 31: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
+	17, // 32: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
+	20, // 33: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
+	22, // 34: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
+	24, // 35: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
+	26, // 36: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
+	33, // 37: muxpost.dispatcher.v1.DispatcherService.StopSession:input_type -> muxpost.dispatcher.v1.StopSessionRequest
+	28, // 38: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
+	30, // 39: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
+	7,  // 40: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
+	10, // 41: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
+	12, // 42: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
+	15, // 43: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
+	18, // 44: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
+	21, // 45: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
+	23, // 46: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
+	25, // 47: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
+	27, // 48: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
+	34, // 49: muxpost.dispatcher.v1.DispatcherService.StopSession:output_type -> muxpost.dispatcher.v1.StopSessionResponse
+	29, // 50: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
+	31, // 51: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
+	40, // [40:52] is the sub-list for method output_type
+	28, // [28:40] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_dispatcher_v1_dispatcher_proto_init() }
@@ -2635,7 +2777,7 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc), len(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const (
 	DispatcherService_Unpause_FullMethodName        = "/muxpost.dispatcher.v1.DispatcherService/Unpause"
 	DispatcherService_ListPauses_FullMethodName     = "/muxpost.dispatcher.v1.DispatcherService/ListPauses"
 	DispatcherService_Reopen_FullMethodName         = "/muxpost.dispatcher.v1.DispatcherService/Reopen"
+	DispatcherService_StopSession_FullMethodName    = "/muxpost.dispatcher.v1.DispatcherService/StopSession"
 	DispatcherService_WatchSessions_FullMethodName  = "/muxpost.dispatcher.v1.DispatcherService/WatchSessions"
 	DispatcherService_Info_FullMethodName           = "/muxpost.dispatcher.v1.DispatcherService/Info"
 )
@@ -61,6 +62,9 @@ type DispatcherServiceClient interface {
 	// Reopen takes back that a delivery was dropped, so that it is decided again when it is asked for again. One that is in its
 	// conversation is refused; one that has not ended is left as it is.
 	Reopen(ctx context.Context, in *ReopenRequest, opts ...grpc.CallOption) (*ReopenResponse, error)
+	// StopSession ends the agent of a work item with all that it started, by a person's order. Its conversation is kept: the next event brings it
+	// back, unless deliveries are paused. One that has ended is left as it is.
+	StopSession(ctx context.Context, in *StopSessionRequest, opts ...grpc.CallOption) (*StopSessionResponse, error)
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
 	// hint: nothing that must happen may depend on it.
 	WatchSessions(ctx context.Context, in *WatchSessionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionsResponse], error)
@@ -166,6 +170,16 @@ func (c *dispatcherServiceClient) Reopen(ctx context.Context, in *ReopenRequest,
 	return out, nil
 }
 
+func (c *dispatcherServiceClient) StopSession(ctx context.Context, in *StopSessionRequest, opts ...grpc.CallOption) (*StopSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StopSessionResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_StopSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *dispatcherServiceClient) WatchSessions(ctx context.Context, in *WatchSessionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &DispatcherService_ServiceDesc.Streams[0], DispatcherService_WatchSessions_FullMethodName, cOpts...)
@@ -222,6 +236,9 @@ type DispatcherServiceServer interface {
 	// Reopen takes back that a delivery was dropped, so that it is decided again when it is asked for again. One that is in its
 	// conversation is refused; one that has not ended is left as it is.
 	Reopen(context.Context, *ReopenRequest) (*ReopenResponse, error)
+	// StopSession ends the agent of a work item with all that it started, by a person's order. Its conversation is kept: the next event brings it
+	// back, unless deliveries are paused. One that has ended is left as it is.
+	StopSession(context.Context, *StopSessionRequest) (*StopSessionResponse, error)
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
 	// hint: nothing that must happen may depend on it.
 	WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error
@@ -263,6 +280,9 @@ func (UnimplementedDispatcherServiceServer) ListPauses(context.Context, *ListPau
 }
 func (UnimplementedDispatcherServiceServer) Reopen(context.Context, *ReopenRequest) (*ReopenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reopen not implemented")
+}
+func (UnimplementedDispatcherServiceServer) StopSession(context.Context, *StopSessionRequest) (*StopSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StopSession not implemented")
 }
 func (UnimplementedDispatcherServiceServer) WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchSessions not implemented")
@@ -453,6 +473,24 @@ func _DispatcherService_Reopen_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DispatcherService_StopSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StopSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).StopSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_StopSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).StopSession(ctx, req.(*StopSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _DispatcherService_WatchSessions_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchSessionsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -524,6 +562,10 @@ var DispatcherService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reopen",
 			Handler:    _DispatcherService_Reopen_Handler,
+		},
+		{
+			MethodName: "StopSession",
+			Handler:    _DispatcherService_StopSession_Handler,
 		},
 		{
 			MethodName: "Info",

@@ -35,6 +35,8 @@ type World struct {
 	Hold dispatch.Paste
 	// NoEvidence: what was typed or started with leaves no trace.
 	NoEvidence bool
+	// Immortal: nothing ends the agent.
+	Immortal bool
 	// Resumes says which harnesses can resume.
 	Resumes map[string]bool
 	// ResumeEnds and FreshEnds are what becomes of a spawn instead of a start.
@@ -241,6 +243,26 @@ func (w *World) paste(o deliver.PasteOrder) dispatch.Paste {
 	}
 	w.Phases[o.DeliveryID] = session.Taken
 	return dispatch.PasteSubmitted
+}
+
+// Terminate ends the living incarnation that is named.
+func (h *Host) Terminate(ctx context.Context, o deliver.TerminateOrder) (report deliver.TerminateReport, err error) {
+	answered := h.act(ctx, "terminate", func(w *World) {
+		switch {
+		case o.Token < w.Token:
+			err = fault.New(fault.Fenced, fault.ReasonOlderToken, "a newer token was seen")
+		case w.State != session.Live || w.Flags.Has(session.Foreign) || w.Stamp != o.Stamp:
+			report.Detail = "another incarnation"
+		case w.Immortal:
+			report.Detail = "it still lives"
+		default:
+			w.Token, w.State, w.Flags, report = o.Token, session.Dead, 0, deliver.TerminateReport{Ended: true, Detail: "ended by signal 15"}
+		}
+	})
+	if !answered {
+		err = fault.New(fault.Unavailable, fault.ReasonHostUnreachable, "no answer")
+	}
+	return report, err
 }
 
 // Resumes reports what the world says of a harness.

@@ -48,6 +48,9 @@ const (
 	DispatcherServiceListPausesProcedure = "/muxpost.dispatcher.v1.DispatcherService/ListPauses"
 	// DispatcherServiceReopenProcedure is the procedure name of the DispatcherService's Reopen RPC.
 	DispatcherServiceReopenProcedure = "/muxpost.dispatcher.v1.DispatcherService/Reopen"
+	// DispatcherServiceStopSessionProcedure is the procedure name of the DispatcherService's
+	// StopSession RPC.
+	DispatcherServiceStopSessionProcedure = "/muxpost.dispatcher.v1.DispatcherService/StopSession"
 	// DispatcherServiceWatchSessionsProcedure is the procedure name of the DispatcherService's
 	// WatchSessions RPC.
 	DispatcherServiceWatchSessionsProcedure = "/muxpost.dispatcher.v1.DispatcherService/WatchSessions"
@@ -124,6 +127,13 @@ var (
 			Procedure:  DispatcherServiceReopenProcedure,
 		}
 	})
+	dispatcherServiceStopSessionSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("StopSession"),
+			Procedure:  DispatcherServiceStopSessionProcedure,
+		}
+	})
 	dispatcherServiceWatchSessionsSpec = sync.OnceValue(func() connect.Spec {
 		return connect.Spec{
 			StreamType:       connect.StreamTypeServer,
@@ -165,6 +175,9 @@ type DispatcherServiceClient interface {
 	// Reopen takes back that a delivery was dropped, so that it is decided again when it is asked for again. One that is in its
 	// conversation is refused; one that has not ended is left as it is.
 	Reopen(context.Context, *v1.ReopenRequest) (*v1.ReopenResponse, error)
+	// StopSession ends the agent of a work item with all that it started, by a person's order. Its conversation is kept: the next event brings it
+	// back, unless deliveries are paused. One that has ended is left as it is.
+	StopSession(context.Context, *v1.StopSessionRequest) (*v1.StopSessionResponse, error)
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
 	// hint: nothing that must happen may depend on it.
 	WatchSessions(context.Context, *v1.WatchSessionsRequest) (DispatcherServiceWatchSessionsClientStream, error)
@@ -223,6 +236,9 @@ type DispatcherServiceHandler interface {
 	// Reopen takes back that a delivery was dropped, so that it is decided again when it is asked for again. One that is in its
 	// conversation is refused; one that has not ended is left as it is.
 	Reopen(context.Context, *v1.ReopenRequest) (*v1.ReopenResponse, error)
+	// StopSession ends the agent of a work item with all that it started, by a person's order. Its conversation is kept: the next event brings it
+	// back, unless deliveries are paused. One that has ended is left as it is.
+	StopSession(context.Context, *v1.StopSessionRequest) (*v1.StopSessionResponse, error)
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
 	// hint: nothing that must happen may depend on it.
 	WatchSessions(context.Context, *v1.WatchSessionsRequest, DispatcherServiceWatchSessionsServerStream) error
@@ -244,6 +260,7 @@ func RegisterDispatcherServiceHandler(server *connect.Server, svc DispatcherServ
 		connect.Method{Spec: dispatcherServiceUnpauseSpec(), Handler: adapter.unpause},
 		connect.Method{Spec: dispatcherServiceListPausesSpec(), Handler: adapter.listPauses},
 		connect.Method{Spec: dispatcherServiceReopenSpec(), Handler: adapter.reopen},
+		connect.Method{Spec: dispatcherServiceStopSessionSpec(), Handler: adapter.stopSession},
 		connect.Method{Spec: dispatcherServiceWatchSessionsSpec(), Handler: adapter.watchSessions},
 		connect.Method{Spec: dispatcherServiceInfoSpec(), Handler: adapter.info},
 	)
@@ -302,6 +319,10 @@ func (UnimplementedDispatcherServiceHandler) ListPauses(context.Context, *v1.Lis
 
 func (UnimplementedDispatcherServiceHandler) Reopen(context.Context, *v1.ReopenRequest) (*v1.ReopenResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.Reopen is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) StopSession(context.Context, *v1.StopSessionRequest) (*v1.StopSessionResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.StopSession is not implemented")
 }
 
 func (UnimplementedDispatcherServiceHandler) WatchSessions(context.Context, *v1.WatchSessionsRequest, DispatcherServiceWatchSessionsServerStream) error {
@@ -383,6 +404,14 @@ func (c *dispatcherServiceClient) ListPauses(ctx context.Context, req *v1.ListPa
 func (c *dispatcherServiceClient) Reopen(ctx context.Context, req *v1.ReopenRequest) (*v1.ReopenResponse, error) {
 	var res v1.ReopenResponse
 	if err := c.client.CallUnary(ctx, dispatcherServiceReopenSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) StopSession(ctx context.Context, req *v1.StopSessionRequest) (*v1.StopSessionResponse, error) {
+	var res v1.StopSessionResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceStopSessionSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -508,6 +537,18 @@ func (h dispatcherServiceHandler) reopen(ctx context.Context, _ connect.Spec, st
 		return err
 	}
 	res, err := h.svc.Reopen(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) stopSession(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.StopSessionRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.StopSession(ctx, &req)
 	if err != nil {
 		return err
 	}
