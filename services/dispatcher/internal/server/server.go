@@ -5,6 +5,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -173,11 +174,14 @@ func (s *Server) probe(ctx context.Context, sessions []*dispatcherv1.Session) {
 	group.SetLimit(probesAtOnce)
 	for _, record := range sessions {
 		group.Go(func() error {
-			sight := s.host.Show(ctx, record.GetWorkItem())
+			sight, recorded := s.host.Show(ctx, record.GetWorkItem()), record.GetConversationId()
 			record.State, record.StateDetail, record.Flags = stateOf(sight.Probe), sight.Detail, flagsOf(sight.Probe)
 			record.Activity, record.ActivityDetail = activityOf[sight.Activity], sight.ActivityDetail
+			// Many programs tell theirs only after the record was made.
+			record.ConversationId = cmp.Or(record.GetConversationId(), sight.ConversationID)
 			if sight.Host != record.GetHost() && sight.Probe != dispatch.ProbeUnreachable {
 				record.State, record.Flags = dispatcherv1.SessionState_SESSION_STATE_UNKNOWN, nil
+				record.ConversationId = recorded
 				record.Activity, record.ActivityDetail = dispatcherv1.SessionActivity_SESSION_ACTIVITY_UNSPECIFIED, ""
 				record.StateDetail = "it is recorded on another host than the configured one, " + sight.Host
 			}

@@ -84,7 +84,7 @@ func (p prober) Show(ctx context.Context, workItem string) deliver.Sight {
 	timer := time.NewTimer(100 * time.Millisecond)
 	defer timer.Stop()
 	<-timer.C
-	return deliver.Sight{Host: p.host, Probe: dispatch.ProbeLive, Detail: "alive"}
+	return deliver.Sight{Host: p.host, Probe: dispatch.ProbeLive, Detail: "alive", ConversationID: "c1", Activity: deliver.Working}
 }
 
 func TestListDeliveries_GoesPageByPage(t *testing.T) {
@@ -233,7 +233,20 @@ func TestListSessions_TakesNoOtherHostsWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Config{Records: sessions(1), Host: prober{host: "b"}})
 		got, err := s.ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{})
-		if err != nil || got.GetSessions()[0].GetState() != dispatcherv1.SessionState_SESSION_STATE_UNKNOWN {
+		if err != nil || got.GetSessions()[0].GetState() != dispatcherv1.SessionState_SESSION_STATE_UNKNOWN ||
+			got.GetSessions()[0].GetConversationId() != "" || got.GetSessions()[0].GetActivity() != 0 {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
+}
+
+func TestListSessions_TellWhatTheHostKnowsAndTheRecordDoesNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := sessions(2)
+		r.sessions[1].ConversationID = "c0"
+		got, err := New(Config{Records: r, Host: prober{host: "a"}}).ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{})
+		if err != nil || got.GetSessions()[0].GetConversationId() != "c1" || got.GetSessions()[1].GetConversationId() != "c0" ||
+			got.GetSessions()[0].GetActivity() != dispatcherv1.SessionActivity_SESSION_ACTIVITY_WORKING {
 			t.Errorf("%v, %v", got, err)
 		}
 	})
