@@ -158,6 +158,7 @@ func TestPane_AClosedTerminalEndsTheWholeTree(t *testing.T) {
 			line, change := leaving("with children of their own", file, "trap '' HUP TERM INT; echo ready; "+lingers)
 			p := inPane(t, line, change)
 			p.shows("ready")
+			until(t, "its start is on record", func() bool { return read(t, p.recording).State == wrapper.Running })
 			harness := read(t, p.recording).Child.Pid
 			closes(p)
 			until(t, "the wrapper has ended", func() bool { return gone(t, p.wrapper) })
@@ -183,6 +184,8 @@ func TestPane_AKilledWrapperLeavesNoHarness(t *testing.T) {
 	t.Parallel()
 	p := inPane(t, "trap '' HUP TERM; echo ready; "+lingers, nil)
 	p.shows("ready")
+	// The harness may be quicker than the record of its start.
+	until(t, "its start is on record", func() bool { return read(t, p.recording).State == wrapper.Running })
 	child := read(t, p.recording).Child.Pid
 	_ = syscall.Kill(p.wrapper, syscall.SIGKILL)
 	until(t, "the harness is dead", func() bool { return gone(t, child) })

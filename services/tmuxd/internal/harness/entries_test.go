@@ -66,6 +66,15 @@ func TestEntries_LearnAConversationFromTheNameOfItsTranscript(t *testing.T) {
 			t.Errorf("%s: %s is of %q", row.name, row.path, got)
 		}
 	}
+	e := settings.BuiltinHarnesses()["fakeagent"]
+	e.Transcript = "{state}/all.jsonl"
+	table, err := New(map[string]settings.Harness{"mine": e}, "/state", "/home/me", found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := table["mine"].ConversationOf("/state/harness/mine/all.jsonl", "/work"); got != "" {
+		t.Errorf("one record for all conversations tells %q", got)
+	}
 	for _, row := range []struct {
 		name, id string
 		want     bool

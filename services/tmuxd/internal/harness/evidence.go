@@ -23,6 +23,9 @@ func (h *Harness) Transcripts(dir string) string {
 
 // ConversationOf returns the id of the conversation that a transcript records, by its path; empty when that does not tell.
 func (h *Harness) ConversationOf(path, dir string) string {
+	if !strings.Contains(h.Transcript, "{conversation_id}") {
+		return ""
+	}
 	form := cmp.Or(h.ConversationForm, conversationForm)
 	// The words and the wildcards of the pattern, which is quoted by then. Only the first mention of the id is taken.
 	pattern := regexp.QuoteMeta(h.Transcript)
