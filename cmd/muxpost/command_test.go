@@ -349,7 +349,7 @@ func TestCommands_WhatIsNotOneLeadsToOneThatIs(t *testing.T) {
 func TestCommands_SayWhoIsAwayAndWhatToDo(t *testing.T) {
 	d := newDesk(t)
 	for _, line := range [][]string{
-		{"send", "github:o/r#1", "hi"}, {"ledger"}, {"deliveries"}, {"sessions"}, {"events"}, {"poll"}, {"explain", "daaaa1111"},
+		{"send", "github:o/r#1", "hi"}, {"ledger"}, {"deliveries"}, {"sessions"}, {"harnesses"}, {"events"}, {"poll"}, {"explain", "daaaa1111"},
 		{"attention"}, {"pause", "--all"}, {"unpause", "github:o/r#1"}, {"retry", "daaaa1111"}, {"done", "daaaa1111"}, {"attention", "ack", "x"},
 	} {
 		err := d.run(t, line...)

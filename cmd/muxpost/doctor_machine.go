@@ -118,22 +118,27 @@ func (d *doctor) harnesses(context.Context) {
 	const check = "harnesses"
 	bundled := settings.BuiltinHarnesses()
 	for _, name := range d.HarnessNames() {
-		binary := d.Tmuxd.Harnesses[name].Binary
-		if binary == "" {
+		entry := d.Tmuxd.Harnesses[name]
+		words := strings.Fields(entry.Binary)
+		if len(words) == 0 {
 			continue // the check of the configuration says so
 		}
 		level := levelWarn
 		if name == d.Dispatcher.Harness {
 			level = levelFail
 		}
-		path, err := findProgram(binary, d.stack.BinDir)
+		path, err := findProgram(words[0], d.stack.BinDir)
 		_, isBundled := bundled[name]
 		switch {
 		case err == nil:
 			d.ok(check, "%s is %s", name, path)
 		case !isBundled || level == levelFail:
-			d.add(check, level, fmt.Sprintf("the program of %s, %q, was not found", name, binary),
+			d.add(check, level, fmt.Sprintf("the program of %s, %q, was not found", name, words[0]),
 				"install it where tmuxd finds it on its PATH, or write its path as tmuxd.harnesses."+name+".binary")
+		}
+		if level == levelFail && len(entry.Unmeasured) > 0 {
+			d.add(check, levelWarn, fmt.Sprintf("of %s these were never tried on the real program: %s", name, strings.Join(entry.Unmeasured, ", ")),
+				"watch its first deliveries, as docs/harnesses.md says")
 		}
 	}
 }

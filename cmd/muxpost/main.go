@@ -80,7 +80,8 @@ func newRoot(a *app) *cobra.Command {
 		{"work", "Work with it:", []*cobra.Command{sendCommand(a), attachCommand(a), stopCommand(a), pollCommand(a), pauseCommand(a), unpauseCommand(a),
 			retryCommand(a), doneCommand(a), workspacesCommand(a)}},
 		{"see", "See what happened:", []*cobra.Command{
-			attentionCommand(a), explainCommand(a), traceCommand(a), ledgerCommand(a), deliveriesCommand(a), sessionsCommand(a), eventsCommand(a),
+			attentionCommand(a), explainCommand(a), traceCommand(a), ledgerCommand(a), deliveriesCommand(a), sessionsCommand(a), harnessesCommand(a),
+			eventsCommand(a),
 		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})

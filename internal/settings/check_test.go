@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,10 +126,10 @@ func TestCheck_FindsWhatDoesNotFitTogether(t *testing.T) {
 		"dispatcher: {}": "dispatcher.harness is not set",
 		"dispatcher: {harness: fakeagent, first_spawn: maybe}":                                     `dispatcher.first_spawn is "maybe"`,
 		"dispatcher: {harness: fakeagent, first_spawn: opened}":                                    "",
-		"dispatcher: {harness: claude}":                                                            `dispatcher.harness is "claude", which tmuxd's table does not have`,
+		"dispatcher: {harness: nobody}":                                                            `dispatcher.harness is "nobody", which tmuxd's table does not have`,
 		"dispatcher: {harness: fakeagent, listen: '127.0.0.1:1'}\npoller: {listen: '127.0.0.1:1'}": "dispatcher and poller would both listen on 127.0.0.1:1",
 		"dispatcher: {harness: fakeagent, database_url: 'postgres://x'}":                           "for one of dispatcher and poller",
-		"dispatcher: {harness: claude, host: {address: '10.0.0.1:1'}}":                             "",
+		"dispatcher: {harness: nobody, host: {address: '10.0.0.1:1'}}":                             "",
 		"dispatcher: {harness: fakeagent}\npoller: {workers: 0}\ntmuxd: {width: 1}":                "poller.workers is 0",
 	} {
 		file := write(t, filepath.Join(dir, "muxpost.yaml"), text+"\n")
@@ -173,6 +174,38 @@ func TestProgram_IsTheSameForEveryService(t *testing.T) {
 		}
 		if database := strings.Contains(help, layout.DatabaseURLVariable); database == (service == layout.Tmuxd) {
 			t.Errorf("%s and the database: %v", service, database)
+		}
+	}
+}
+
+// What is not measured is named by the key that it is of.
+func TestBuiltinHarnesses_AreSoundAndNameWhatIsUnmeasuredByItsKey(t *testing.T) {
+	if _, err := CheckHarnesses(BuiltinHarnesses()); err != nil {
+		t.Fatal(err)
+	}
+	keys := keysOf(reflect.TypeFor[Harness](), "")
+	for name, h := range BuiltinHarnesses() {
+		for _, key := range h.Unmeasured {
+			if !slices.Contains(keys, key) {
+				t.Errorf("%s: %s is no key", name, key)
+			}
+		}
+	}
+}
+
+func TestCheckHarnesses_AnEdgeNeedsAFooterAndNoFrame(t *testing.T) {
+	h := Harness{Binary: "x", Prompt: "^> (.*)$", Edge: "^-+$"}
+	for want, change := range map[string]func(*Harness){
+		"footer is needed": func(*Harness) {},
+		"framed":           func(h *Harness) { h.Footer, h.Framed = "^f", true },
+		"edge: error":      func(h *Harness) { h.Footer, h.Edge = "^f", "(" },
+		"":                 func(h *Harness) { h.Footer = "^f" },
+	} {
+		changed := h
+		change(&changed)
+		_, err := CheckHarnesses(map[string]Harness{"x": changed})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
 		}
 	}
 }

@@ -31,6 +31,9 @@ const (
 //go:embed harnesses/opencode.js
 var opencodePlugin string
 
+// uuid is the form of ids that we make, and that some programs make alike.
+const uuid = `[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`
+
 // codexStart are the first arguments of every codex.
 func codexStart() []string {
 	return []string{"--no-daemon", "-c", `projects={{dir_quoted}={trust_level="trusted"}}`, "-c", "check_for_update_on_startup=false",
@@ -85,7 +88,7 @@ func BuiltinHarnesses() map[string]Harness {
 			Resume:           append(codexStart(), "resume", "-a", "on-request", "-C", "{dir}", "{conversation_id}"),
 			Task:             []string{"exec", "-"},
 			ConversationID:   ConversationLearned,
-			ConversationForm: `[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`,
+			ConversationForm: uuid,
 			Prompt:           `^› (.*)$`,
 			Placeholder:      `^Ask Codex to do anything`,
 			Footer:           `^  \S.* · [/~]`,
@@ -126,10 +129,14 @@ func BuiltinHarnesses() map[string]Harness {
 			Transcript:  "{state}/sessions/{conversation_id}.jsonl",
 			Taken:       `"type":"user"`,
 		},
+		"gemini":       gemini(),
+		"qwen":         qwen(),
+		"claude":       claude(),
+		"cursor-agent": cursorAgent(),
 		// These are known by how they run a task alone; how their screens read, an entry of the host's own says.
-		"oh-my-opencode": {Binary: "oh-my-opencode", Task: []string{"run"}, TaskPrompt: TaskPromptStdin},
-		"omx":            {Binary: "omx", Task: []string{"team", "{sentence}"}, TaskPrompt: TaskPromptSentence},
-		"omc":            {Binary: "omc", Task: []string{"team", "{sentence}"}, TaskPrompt: TaskPromptSentence},
+		"oh-my-opencode": {Binary: "oh-my-opencode", Task: []string{"run"}, TaskPrompt: TaskPromptStdin, Unmeasured: []string{"task"}},
+		"omx":            {Binary: "omx", Task: []string{"team", "{sentence}"}, TaskPrompt: TaskPromptSentence, Unmeasured: []string{"task"}},
+		"omc":            {Binary: "omc", Task: []string{"team", "{sentence}"}, TaskPrompt: TaskPromptSentence, Unmeasured: []string{"task"}},
 	}
 }
 
@@ -174,6 +181,8 @@ func (h Harness) check(p *problems, name string) {
 		rest, ok := strings.CutPrefix(path, "{state}/")
 		p.add(!ok || !filepath.IsLocal(rest), "%s.files: %q must be a path that begins with {state}/", key, path)
 	}
+	p.add(h.Edge != "" && h.Footer == "", "%s.footer is needed, since edge is set: it is what may stand below the composer", key)
+	p.add(h.Edge != "" && h.Framed, "%s.framed does not go with edge", key)
 	p.add(assigned && !holds(h.Fresh, "{conversation_id}"), "%s.fresh needs {conversation_id}, since conversation_id is assigned", key)
 	p.add(len(h.Resume) > 0 && !holds(h.Resume, "{conversation_id}"), "%s.resume needs {conversation_id}", key)
 	p.add(len(h.PromptArgs) > 0 && !holds(h.PromptArgs, "{prompt_file}"), "%s.prompt_args needs {prompt_file}", key)
@@ -207,7 +216,7 @@ func (h Harness) checkTask(p *problems, key string) {
 
 func (h Harness) checkPatterns(p *problems, key string) {
 	for _, c := range []struct{ key, pattern string }{
-		{"prompt", h.Prompt}, {"placeholder", h.Placeholder}, {"footer", h.Footer}, {"fold", h.Fold}, {"busy_title", h.BusyTitle},
+		{"prompt", h.Prompt}, {"edge", h.Edge}, {"placeholder", h.Placeholder}, {"footer", h.Footer}, {"fold", h.Fold}, {"busy_title", h.BusyTitle},
 		{"busy", h.Busy}, {"taken", h.Taken}, {"conversation_form", h.ConversationForm},
 	} {
 		re, err := regexp.Compile(c.pattern)

@@ -120,6 +120,9 @@ type Harness struct {
 	Prompt string `conf:"prompt"`
 	// Framed is true where the composer stands in a frame: Prompt matches each of its rows, and an empty one is above the first.
 	Framed bool `conf:"framed"`
+	// Edge is for programs that hide the cursor: it matches the row above the composer and the one below it. The composer is then the end of
+	// the screen: below it is nothing but rows that Footer matches, and at least one.
+	Edge string `conf:"edge"`
 	// Placeholder matches the text of an empty composer.
 	Placeholder string `conf:"placeholder"`
 	// Footer matches the row below the composer.

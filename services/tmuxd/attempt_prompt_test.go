@@ -187,7 +187,8 @@ func TestT50_T56_EveryEntryOfTheTableEndsByItself(t *testing.T) {
 			b.entries[name] = e
 		}
 	})
-	want := map[string]string{"codex": "exec\n-\n", "opencode": "run\n", "oh-my-opencode": "run\n", "omx": "team\nRead the file ", "omc": "team\nRead the file "}
+	want := map[string]string{"codex": "exec\n-\n", "opencode": "run\n", "oh-my-opencode": "run\n", "omx": "team\nRead the file ", "omc": "team\nRead the file ",
+		"gemini": "--skip-trust\n--output-format\ntext\n", "qwen": "--output-format\ntext\n", "claude": "-p\n", "cursor-agent": "-p\nRead the file "}
 	for name := range settings.BuiltinHarnesses() {
 		b.prompted(name, "the task")
 		arguments, stdin := b.content("arguments"), b.content("stdin")

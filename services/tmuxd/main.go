@@ -98,7 +98,7 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	}
 	srv := rpc.NewServer(rpc.Options{Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider()})
 	tmuxdv1.RegisterTmuxdServiceServer(srv, server.New(h, telemetry.Logger, server.Facts{
-		Host: c.Host, Build: version.Get(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Harnesses: infos(table),
+		Host: c.Host, Build: version.Get(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Harnesses: newHarnesses(table, c.StateDir).infos,
 		Storage: state.Writable, Machine: surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir}.machine,
 	}, client.Socket).WithAttempts(attempts).WithTrees(made))
 	if err := errors.Join(h.Adopt(ctx), attempts.Adopt(ctx)); err != nil {
@@ -158,16 +158,6 @@ func passOn(names ...string) []string {
 		}
 	}
 	return env
-}
-
-func infos(table harness.Table) []*tmuxdv1.HarnessInfo {
-	var out []*tmuxdv1.HarnessInfo
-	for _, name := range table.Names() {
-		h := table[name]
-		out = append(out, &tmuxdv1.HarnessInfo{Name: name, Binary: h.Resolved(), Resumes: h.Resumes(),
-			RunsSessions: h.Interactive(), RunsTasks: h.RunsTasks()})
-	}
-	return out
 }
 
 // findProgram looks on the PATH, then beside this program: the bundled agent is installed there.

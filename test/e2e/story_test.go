@@ -110,6 +110,7 @@ func (w *world) said(id string) {
 		{[]string{"explain", id}, "paste"},
 		{[]string{"deliveries"}, id},
 		{[]string{"sessions"}, "loop-octo-widget-7"},
+		{[]string{"harnesses"}, "fakeagent 1.0.0"},
 		{[]string{"ledger"}, id},
 		{[]string{"events"}, "session.spawned"},
 		{[]string{"status"}, "tmuxd"},

@@ -62,6 +62,24 @@ func OpencodeConfig(dir, url string) error {
 	return writeNew(dir, "opencode.json", data)
 }
 
+// QwenSettings writes the settings.json of a qwen that finds its server by QwenEnviron into dir, by default ~/.qwen. It asks for no login and
+// for no trust, and looks for no update. It fails when there is a settings.json already.
+func QwenSettings(dir string) error {
+	data, err := json.MarshalIndent(object{
+		"security": object{"auth": object{"selectedType": "openai"}, "folderTrust": object{"enabled": false}},
+		"general":  object{"enableAutoUpdate": false},
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeNew(dir, "settings.json", data)
+}
+
+// QwenEnviron is what the environment of a qwen needs besides, so that it asks the server at url, a Server's URL.
+func QwenEnviron(url string) []string {
+	return []string{"OPENAI_API_KEY=x", "OPENAI_BASE_URL=" + url + "/v1", "OPENAI_MODEL=" + modelName}
+}
+
 // writeNew never replaces a file: it might be that of a person's own agent.
 func writeNew(dir, name string, data []byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

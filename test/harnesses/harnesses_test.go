@@ -1,12 +1,16 @@
 package harnesses
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 )
 
-// names are the entries that were tried on the real programs.
-var names = []string{"codex", "opencode"}
+// names are the entries that were tried on the real programs, and whose models' API the fake model speaks.
+var names = []string{"codex", "opencode", "qwen"}
 
 func each(t *testing.T, f func(t *testing.T, r *rig)) {
 	for _, name := range names {
@@ -39,6 +43,30 @@ func TestHarness_AFirstPromptAPasteAndAResumeReachTheModelOnce(t *testing.T) {
 		r.once(third, "and again")
 		if got := r.state().GetConversationId(); got != conversation {
 			t.Errorf("the conversation is %s, and was %s", got, conversation)
+		}
+	})
+}
+
+func TestHarness_AnEventAtAnOpenApprovalIsHeldAndApprovesNothing(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		if res := r.start(""); res.GetStarted() == nil {
+			t.Fatal(res)
+		}
+		marker := filepath.Join(r.dir, "approved")
+		r.deliver(r.next(), "zz:tool=touch "+marker)
+		second := r.next()
+		r.until(startTime, "the event is held by the dialog", func() bool {
+			res := r.paste(second, "in the meantime")
+			if submitted(res) {
+				t.Fatalf("%v; screen:\n%s", res, r.screen())
+			}
+			return res.GetHeld().GetReason() == tmuxdv1.HoldReason_HOLD_REASON_DIALOG
+		})
+		if _, err := os.Stat(marker); err == nil {
+			t.Error("the command was approved")
+		}
+		if strings.Contains(r.screen(), "in the meantime") {
+			t.Errorf("it was typed:\n%s", r.screen())
 		}
 	})
 }

@@ -81,11 +81,21 @@ func newRig(t *testing.T, name string) *rig {
 	home := filepath.Join(dir, "home")
 	must(t, fakemodel.CodexHome(filepath.Join(home, ".codex"), r.model.URL()))
 	must(t, fakemodel.OpencodeConfig(filepath.Join(home, ".config", "opencode"), r.model.URL()))
+	must(t, fakemodel.QwenSettings(filepath.Join(home, ".qwen")))
+	env := []string{fakemodel.KeyVariable + "=x"}
+	if name == "qwen" {
+		env = fakemodel.QwenEnviron(r.model.URL())
+	}
+	var pass []string
+	for _, variable := range env {
+		key, _, _ := strings.Cut(variable, "=")
+		pass = append(pass, key)
+	}
 	config := fmt.Sprintf("tmuxd:\n  listen: unix:%[1]s/t.sock\n  host: a\n  data_dir: %[1]s/data\n  harnesses:\n    %[2]s: {binary: %[3]s, pass_env: [%[4]s]}\n",
-		dir, name, path, fakemodel.KeyVariable)
+		dir, name, path, strings.Join(pass, ", "))
 	must(t, os.WriteFile(filepath.Join(dir, "muxpost.yaml"), []byte(config), 0o600))
 	r.process = exec.Command(filepath.Join(bin, "muxpost-tmuxd"), "--config", filepath.Join(dir, "muxpost.yaml"))
-	r.process.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", fakemodel.KeyVariable + "=x"}
+	r.process.Env = append(env, "HOME="+home, "PATH="+os.Getenv("PATH"), "LANG=C.UTF-8")
 	log, err := os.Create(filepath.Join(dir, "tmuxd.log"))
 	must(t, err)
 	r.process.Stderr = log

@@ -15,6 +15,7 @@ import (
 
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -75,6 +76,19 @@ func TestLists_ReadAsTheyShould(t *testing.T) {
 				{Sequence: 8, Type: "host.reached", Time: ago(0), Fields: map[string]string{"host": "h1"}},
 			})
 		},
+		"harnesses": func(p Printer) {
+			p.Harnesses([]*tmuxdv1.HarnessInfo{
+				{Name: "claude", Resumes: true, RunsSessions: true, RunsTasks: true, Unmeasured: []string{"prompt", "dialogs"},
+					ConversationSource: tmuxdv1.ConversationSource_CONVERSATION_SOURCE_ASSIGNED},
+				{Name: "codex", Binary: "/usr/bin/codex", Version: "codex-cli 0.171.0", Resumes: true, RunsSessions: true, RunsTasks: true,
+					ConversationSource: tmuxdv1.ConversationSource_CONVERSATION_SOURCE_LEARNED},
+				{Name: "fakeagent", Binary: "/opt/muxpost/fakeagent", Version: "fakeagent 1.0.0", Resumes: true, RunsSessions: true, RunsTasks: true,
+					TakesPrompt: true, ConversationSource: tmuxdv1.ConversationSource_CONVERSATION_SOURCE_ASSIGNED},
+				{Name: "mine", Binary: "/opt/mine", VersionProblem: "it did not answer --version in time", RunsSessions: true,
+					ConversationSource: tmuxdv1.ConversationSource_CONVERSATION_SOURCE_NONE},
+				{Name: "omx", RunsTasks: true, ConversationSource: tmuxdv1.ConversationSource_CONVERSATION_SOURCE_NONE, Unmeasured: []string{"task"}},
+			}, "claude")
+		},
 		"polls": func(p Printer) {
 			p.Polls([]*pollerv1.SourcePoll{
 				{Source: "github", Items: 3, NewEvents: 1, Took: durationpb.New(1234 * time.Millisecond)},
@@ -86,6 +100,7 @@ func TestLists_ReadAsTheyShould(t *testing.T) {
 			p.Deliveries(nil)
 			p.Sessions(nil)
 			p.Polls(nil)
+			p.Harnesses(nil, "")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,6 +32,10 @@ func TestEntries_Argv(t *testing.T) {
 		"fakeagent":      {"fakeagent --session-id ID --prompt-file FILE", "fakeagent --resume ID --prompt-file FILE", "fakeagent --task --session-id ATTEMPT"},
 		"codex":          {codex + `-C /work/a "b"`, codex + `resume -a on-request -C /work/a "b" ID`, "codex exec -"},
 		"opencode":       {`opencode /work/a "b"`, `opencode /work/a "b" -s ID`, "opencode run"},
+		"gemini":         {"gemini --skip-trust --session-id ID", "gemini --skip-trust --resume ID", "gemini --skip-trust --output-format text"},
+		"qwen":           {"qwen --session-id ID", "qwen --resume ID", "qwen --output-format text"},
+		"claude":         {"claude --session-id ID", "claude --resume ID", "claude -p"},
+		"cursor-agent":   {"cursor-agent", "cursor-agent", "cursor-agent -p Read the file FILE and do the task that it describes, completely."},
 		"oh-my-opencode": {"oh-my-opencode", "oh-my-opencode", "oh-my-opencode run"},
 		"omx":            {"omx", "omx", "omx team Read the file FILE and do the task that it describes, completely."},
 		"omc":            {"omc", "omc", "omc team Read the file FILE and do the task that it describes, completely."},
@@ -48,7 +52,7 @@ func TestEntries_Argv(t *testing.T) {
 			}
 		}
 	}
-	if n := len(settings.BuiltinHarnesses()); n != 6 {
+	if n := len(settings.BuiltinHarnesses()); n != 10 {
 		t.Errorf("%d entries are bundled", n)
 	}
 }
@@ -60,6 +64,9 @@ func TestEntries_LearnAConversationFromTheNameOfItsTranscript(t *testing.T) {
 		{"codex", "/home/me/.codex/sessions/2026/11/29/rollout-2026-11-29T23-31-15.jsonl", ""},
 		{"opencode", "/state/harness/opencode/sessions/" + session + ".jsonl", session},
 		{"opencode", "/state/harness/opencode/sessions/--help.jsonl", ""},
+		{"qwen", "/home/me/.qwen/projects/-work-a/chats/" + thread + ".jsonl", thread},
+		{"gemini", "/home/me/.gemini/tmp/a/chats/session-2026-11-29T23-53-01997b4e.jsonl", ""}, // which does not name it in full
+		{"claude", "/home/me/.claude/projects/a/" + thread + ".jsonl", ""},
 		{"fakeagent", "/state/harness/fakeagent/sessions/" + thread + ".jsonl", thread},
 	} {
 		if got := entry(t, row.name).ConversationOf(row.path, "/work"); got != row.want {
@@ -80,7 +87,8 @@ func TestEntries_LearnAConversationFromTheNameOfItsTranscript(t *testing.T) {
 		want     bool
 	}{
 		{"codex", thread, true}, {"codex", "not-a-uuid", false}, {"codex", thread + "x", false}, // codex begins another conversation for what is no UUID
-		{"opencode", session, true}, {"opencode", thread, false}, {"fakeagent", "--help", false}, {"fakeagent", "c1", true},
+		{"gemini", thread, true}, {"gemini", "1", false}, // gemini takes a number for a place in its list
+		{"qwen", thread, true}, {"qwen", "x", false}, {"claude", thread, true}, {"opencode", session, true}, {"opencode", thread, false}, {"fakeagent", "--help", false}, {"fakeagent", "c1", true},
 	} {
 		if got := entry(t, row.name).ValidConversation(row.id); got != row.want {
 			t.Errorf("%s: %s is %v", row.name, row.id, got)
@@ -98,11 +106,21 @@ func cursor(s Screen, before string) Screen {
 	return s
 }
 
-// The screens were taken from codex-cli 0.171.0 and opencode 1.18.33.
+// The screens were taken from codex-cli 0.171.0, opencode 1.18.33, gemini-cli 0.61.0 and qwen-code 0.15.10.
 func TestEntries_ReadTheScreensOfRealPrograms(t *testing.T) {
 	codexFooter := []string{"", "  fake-1 default · /work/widget", "  ← for agents · ? for shortcuts"}
 	opencodeEnd := []string{"                       ┃", "                       ┃  Build · Fake One Fake", "                       ╹▀▀▀▀▀▀▀▀",
 		"                               tab agents  ctrl+p commands", "  /work/widget:master                      1.18.33"}
+	line := strings.Repeat("─", 200)
+	gemini := func(title string, rows ...string) Screen {
+		return screen(title, append(append([]string{line, " Shift+Tab to accept edits", ""}, rows...), "",
+			" workspace (/directory)            sandbox         /model", " /work/widget                      no sandbox      gemini-2.5-pro", "", "")...)
+	}
+	const geminiEmpty, qwenEmpty = " >   Type your message or @path/to/file", ">   Type your message or @path/to/file"
+	qwen := func(rows ...string) Screen {
+		return screen("Qwen - widget", append(append([]string{"  > [muxpost delivery-10001]", "    hello", "", "  ✦ The fake model answers", "", line}, rows...), line,
+			"  ? for shortcuts", "", "")...)
+	}
 	wide := func(row string) string { return row + strings.Repeat(" ", 40) + "/work/loop-octo-" }
 	for _, row := range []struct {
 		name, what string
@@ -131,12 +149,62 @@ func TestEntries_ReadTheScreensOfRealPrograms(t *testing.T) {
 			Reading{Ready: true, Busy: true}},
 		{"opencode", "a permission", screen("OC | x", "△ Permission required", "  # do it", " Allow once   Allow always   Reject      ctrl+f fullscreen"),
 			Reading{Dialog: true, DialogRow: "△ Permission required"}},
+		{"gemini", "an empty composer", gemini("◇  Ready (widget)", geminiEmpty), Reading{Ready: true}},
+		{"gemini", "a draft of several rows", gemini("◇  Ready (widget)", " > half a draft", "   second row", "", "   > fourth"),
+			Reading{Ready: true, Text: "half a draft second row  > fourth"}},
+		{"gemini", "a fold", gemini("◇  Ready (widget)", " > [Pasted Text: 201 lines]"), Reading{Ready: true, Text: "[Pasted Text: 201 lines]"}},
+		{"gemini", "a turn", gemini("✦  Working… (widget)", geminiEmpty), Reading{Ready: true, Busy: true}},
+		{"gemini", "an approval", screen("✋  Action Required (widget)", " > zz:tool=touch /tmp/x", "", "╭────╮", "│ ? Shell  touch /tmp/x │",
+			"│ ● 1. Allow once       │", "│   2. Allow for this session", "╰────╯", ""), Reading{Dialog: true, DialogRow: "✋  Action Required (widget)"}},
+		{"gemini", "a question", screen("◇  Ready (widget)", " > hello", "", "╭────╮", "│ ● 1. Keep trying  │", "│   2. Stop         │", "╰────╯"),
+			Reading{Dialog: true, DialogRow: "│ ● 1. Keep trying  │"}},
+		{"gemini", "shell mode", gemini("◇  Ready (widget)", " !   Type your shell command"), Reading{}},
+		{"qwen", "an empty composer", qwen(qwenEmpty), Reading{Ready: true}},
+		{"qwen", "a draft of several rows", qwen("> half a draft", "  second row", "", "  > fourth \u200b"), Reading{Ready: true, Text: "half a draft second row  > fourth \u200b"}},
+		{"qwen", "a fold", qwen("> [Pasted Content 6400 chars] \u200b"), Reading{Ready: true, Text: "[Pasted Content 6400 chars]"}},
+		{"qwen", "the words of the placeholder, typed", qwen("> Type your message or @path \u200b"), Reading{Ready: true, Text: "Type your message or @path"}},
+		{"qwen", "a turn", screen("Qwen - widget", "  ⠧ Preparing to dazzle you with brilliance... (1s · ↓ 6 tokens · esc to cancel)", line, qwenEmpty, line, "  ? for shortcuts"),
+			Reading{Ready: true, Busy: true}},
+		{"qwen", "an approval", screen("Qwen - widget", "  > zz:tool=touch /tmp/x", "", "  ╭────╮", "  │ Allow execution of: 'touch'?  │", "  │ › 1. Yes, allow once │",
+			"  ╰────╯", "", "  ⠏ Waiting for user confirmation..."), Reading{Dialog: true, DialogRow: "│ › 1. Yes, allow once │"}},
+		{"qwen", "a start that is not over", screen("Qwen - widget", line, qwenEmpty, line, "  Initializing..."), Reading{}},
+		{"qwen", "a second C-c that would end it", screen("Qwen - widget", line, qwenEmpty, line, "  Press Ctrl+C again to exit."), Reading{}},
+		{"qwen", "a composer in an answer, above a dialog that is not known", screen("Qwen - widget", line, qwenEmpty, line, "  ? for shortcuts", "  Really? (y/n)"), Reading{}},
+		{"qwen", "a composer in an answer, and none", screen("Qwen - widget", line, qwenEmpty, line), Reading{}},
+		{"qwen", "a cursor that shows", cursor(qwen(qwenEmpty), "Type"), Reading{}},
+		{"claude", "what it would show with a suggestion", screen("claude", line, "❯ Try \"edit main.go\"", line, "  ? for shortcuts"), Reading{Ready: true, Text: `Try "edit main.go"`}},
+		{"claude", "a question", screen("claude", line, " Do you want to proceed?", " ❯ 1. Yes", "   2. No", "", " Esc to cancel"), Reading{Dialog: true, DialogRow: "Do you want to proceed?"}},
+		{"cursor-agent", "a question", screen("cursor", " Run this command?", "  → Run (once) (y) (enter)", "    Skip (esc)"), Reading{Dialog: true, DialogRow: "Run this command?"}},
 	} {
 		t.Run(row.name+", "+row.what, func(t *testing.T) {
 			if got := entry(t, row.name).Read(row.screen); got != row.want {
 				t.Errorf("got %+v, want %+v", got, row.want)
 			}
 		})
+	}
+}
+
+// A screen that is not one that was foreseen is never one to type at.
+func TestEdge_NothingElseMayStandAtTheEndOfTheScreen(t *testing.T) {
+	line := strings.Repeat("─", 200)
+	rows := []string{"  answer", line, ">   Type your message or @path/to/file", line, "  ? for shortcuts"}
+	if r := entry(t, "qwen").Read(screen("", rows...)); !r.Ready {
+		t.Fatalf("%+v", r)
+	}
+	for i := range rows {
+		for _, other := range []string{"", "x", "  > hello", "│ Allow? │"} {
+			changed := append([]string{}, rows...)
+			changed[i] = other
+			r := entry(t, "qwen").Read(screen("", changed...))
+			if ready := i == 0; r.Ready != ready {
+				t.Errorf("row %d as %q: %+v", i, other, r)
+			}
+		}
+	}
+	for n := range rows {
+		if r := entry(t, "qwen").Read(screen("", rows[:n]...)); r.Ready {
+			t.Errorf("the first %d rows: %+v", n, r)
+		}
 	}
 }
 

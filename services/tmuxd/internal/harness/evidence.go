@@ -40,7 +40,7 @@ func (h *Harness) ConversationOf(path, dir string) string {
 	if err != nil {
 		return ""
 	}
-	if m := re.FindStringSubmatch(path); m != nil && h.ValidConversation(m[1]) {
+	if m := re.FindStringSubmatch(path); len(m) > 1 && h.ValidConversation(m[1]) {
 		return m[1]
 	}
 	return ""

@@ -204,6 +204,11 @@ func FuzzRead(f *testing.F) {
 			t.Fatal("ready behind a dialog")
 		}
 		h.Composed(r, "[muxpost d0123456789]\nx", "[muxpost d0123456789]")
+		for _, name := range []string{"gemini", "qwen", "claude", "cursor-agent"} {
+			if r := entry(t, name).Read(Screen{Rows: strings.Split(rows, "\n"), CursorX: x, CursorY: y, Title: title}); r.Ready && r.Dialog {
+				t.Fatal("ready behind a dialog")
+			}
+		}
 	})
 }
 
@@ -216,6 +221,10 @@ func TestTask_EachEntryOfTheTableIsCalledAsItsProgramWants(t *testing.T) {
 	want := map[string]Task{
 		"fakeagent": {[]string{"/bin/fakeagent", "--task", "--session-id", "a-1"}, true},
 		"codex":     {[]string{"/bin/codex", "exec", "-"}, true}, "opencode": {[]string{"/bin/opencode", "run"}, true},
+		"gemini":         {[]string{"/bin/gemini", "--skip-trust", "--output-format", "text"}, true},
+		"qwen":           {[]string{"/bin/qwen", "--output-format", "text"}, true},
+		"claude":         {[]string{"/bin/claude", "-p"}, true},
+		"cursor-agent":   {[]string{"/bin/cursor-agent", "-p", sentence}, false},
 		"oh-my-opencode": {[]string{"/bin/oh-my-opencode", "run"}, true},
 		"omx":            {[]string{"/bin/omx", "team", sentence}, false}, "omc": {[]string{"/bin/omc", "team", sentence}, false},
 	}

@@ -48,7 +48,7 @@ func (h *Harness) Guarded(r Reading) []string {
 const dialogRows = 15
 
 // Read reads a screen. A dialog that is not there only delays a delivery; a composer that is not there must not be seen: so the cursor
-// has to stand in it.
+// has to stand in it or, where that hides, the composer has to be the end of the screen.
 func (h *Harness) Read(s Screen) Reading {
 	var r Reading
 	last := len(s.Rows)
@@ -82,34 +82,26 @@ func (h *Harness) Read(s Screen) Reading {
 	return r
 }
 
-// composer returns the text in the composer, and whether the composer is there. The cursor stands in it: its first row is looked for
-// upwards from the cursor; its footer is the last row that can be one, for a text may hold a line that looks like it.
+// composer returns the text in the composer, and whether the composer is there.
 func (h *Harness) composer(s Screen) (string, bool) {
-	if !s.CursorShown || s.CursorY >= len(s.Rows) || s.CursorY < 0 {
-		return "", false
-	}
 	// tmux gives rows without the blanks at their end, and the first row of a text may be an empty one.
 	padded := func(y int) string { return s.Rows[y] + " " }
-	top := h.top(s, padded)
-	if top < 0 {
-		return "", false
+	bounds := h.atCursor
+	if h.HidesCursor() {
+		bounds = h.atEnd
 	}
-	bottom := s.CursorY
-	if h.footer != nil {
-		bottom = len(s.Rows) - 1
-		for bottom > s.CursorY && !h.footer.MatchString(s.Rows[bottom]) {
-			bottom--
-		}
-		if bottom--; bottom < s.CursorY {
-			return "", false // there is none below the cursor
-		}
+	top, bottom := bounds(s, padded)
+	if top < 0 || bottom < top {
+		return "", false
 	}
 	row := padded(top)
 	m := h.prompt.FindStringSubmatchIndex(row)
 	first := row[m[2]:m[3]]
 	start := utf8.RuneCountInString(row[:m[2]])
-	// A person may type the words of the placeholder; only in an empty composer does the cursor stand before them.
-	if h.placeholder != nil && s.CursorY == top && s.CursorX <= start && h.placeholder.MatchString(first) {
+	// A person may type the words of the placeholder; only in an empty composer does the cursor stand before them. Where it hides, nothing else
+	// may stand there, and the pattern has to tell by the blanks before the words.
+	before := s.CursorY == top && s.CursorX <= start || h.HidesCursor() && top == bottom
+	if h.placeholder != nil && before && h.placeholder.MatchString(first) {
 		return "", true
 	}
 	rows := []string{strings.TrimSpace(first)}
@@ -117,6 +109,47 @@ func (h *Harness) composer(s Screen) (string, bool) {
 		rows = append(rows, strings.TrimSpace(h.inside(padded(y))))
 	}
 	return strings.TrimSpace(strings.Join(rows, " ")), true
+}
+
+// atCursor returns the first and the last row of the composer in which the cursor stands, -1 when it stands in none: the first is looked for
+// upwards from the cursor; the footer is the last row that can be one, for a text may hold a line that looks like it.
+func (h *Harness) atCursor(s Screen, padded func(int) string) (top, bottom int) {
+	if !s.CursorShown || s.CursorY >= len(s.Rows) || s.CursorY < 0 {
+		return -1, -1
+	}
+	top, bottom = h.top(s, padded), s.CursorY
+	if h.footer != nil {
+		bottom = len(s.Rows) - 1
+		for bottom > s.CursorY && !h.footer.MatchString(s.Rows[bottom]) {
+			bottom--
+		}
+		if bottom--; bottom < s.CursorY {
+			return -1, -1 // there is none below the cursor
+		}
+	}
+	return top, bottom
+}
+
+// atEnd returns the first and the last row of the composer at the end of the screen, -1 when something else is there. What a dialog shows, an
+// agent can have made up, but not that nothing follows it.
+func (h *Harness) atEnd(s Screen, padded func(int) string) (top, bottom int) {
+	last := len(s.Rows) - 1
+	for last >= 0 && strings.TrimSpace(s.Rows[last]) == "" {
+		last--
+	}
+	edge := last
+	for edge >= 0 && h.footer.MatchString(s.Rows[edge]) {
+		edge--
+	}
+	if s.CursorShown || edge < 1 || edge == last || !h.edge.MatchString(s.Rows[edge]) {
+		return -1, -1
+	}
+	for top = edge - 1; top > 0; top-- {
+		if h.prompt.MatchString(padded(top)) && h.edge.MatchString(s.Rows[top-1]) {
+			return top, edge - 1
+		}
+	}
+	return -1, -1
 }
 
 // top returns the first row of the composer, looked for upwards from the cursor; -1 when there is none. In a frame every row looks like the

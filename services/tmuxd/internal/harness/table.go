@@ -26,8 +26,8 @@ type Harness struct {
 	state  string
 	home   string
 
-	prompt, placeholder, footer, fold, busyTitle, busy, taken, form *regexp.Regexp
-	dialogs                                                         []*regexp.Regexp
+	prompt, edge, placeholder, footer, fold, busyTitle, busy, taken, form *regexp.Regexp
+	dialogs                                                               []*regexp.Regexp
 }
 
 // Table is the harnesses of a host, by name.
@@ -69,6 +69,7 @@ func compile(name string, e settings.Harness) (*Harness, error) {
 		return re
 	}
 	h.prompt, h.placeholder, h.footer = pattern("prompt", h.Prompt), pattern("placeholder", h.Placeholder), pattern("footer", h.Footer)
+	h.edge = pattern("edge", h.Edge)
 	h.fold, h.busyTitle, h.busy = pattern("fold", h.Fold), pattern("busy_title", h.BusyTitle), pattern("busy", h.Busy)
 	h.taken = pattern("taken", h.Taken)
 	h.form = pattern("conversation_form", "^(?:"+cmp.Or(h.ConversationForm, conversationForm)+")$")
@@ -96,6 +97,9 @@ func (t Table) Names() []string { return sortedKeys(t) }
 
 // Resolved returns the path of the binary, empty when it was not found.
 func (h *Harness) Resolved() string { return h.binary }
+
+// HidesCursor reports whether its cursor hides while it can be typed at; otherwise a hidden one says that it cannot.
+func (h *Harness) HidesCursor() bool { return h.edge != nil }
 
 // Resumes reports whether it can resume a conversation.
 func (h *Harness) Resumes() bool { return len(h.Resume) > 0 }
@@ -161,6 +165,9 @@ func (h *Harness) Argv(resume bool, v Vars) []string {
 	}
 	return h.command(args, v)
 }
+
+// VersionArgv returns the command with which it is asked for its version.
+func (h *Harness) VersionArgv() []string { return h.command([]string{"--version"}, Vars{}) }
 
 // command returns the program with arguments, in which the words are replaced.
 func (h *Harness) command(args []string, v Vars) []string {

@@ -164,7 +164,8 @@ func (p *pasting) mayRepeat() bool {
 
 // look is what must still hold of a screen inside the server.
 func (p *pasting) look(s Screen) Look {
-	return Look{Cursor: Cursor{s.CursorX, s.CursorY}, Dialogs: p.harness.Guarded(p.harness.Read(s.Screen)), DialogTitles: p.harness.DialogTitles}
+	return Look{Cursor: Cursor{s.CursorX, s.CursorY}, CursorHidden: p.harness.HidesCursor(),
+		Dialogs: p.harness.Guarded(p.harness.Read(s.Screen)), DialogTitles: p.harness.DialogTitles}
 }
 
 // see waits until the text shows in the composer, alone, and submits it then. Without that nothing is submitted. Two looks have to agree,

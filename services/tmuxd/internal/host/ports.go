@@ -74,7 +74,7 @@ const (
 	OlderToken
 	// TooLate: the deadline was over when the server came to it.
 	TooLate
-	// CursorMoved: the cursor hides, or stands elsewhere than where the screen was looked at.
+	// CursorMoved: the cursor stands elsewhere than where the screen was looked at, or hides or shows now.
 	CursorMoved
 	// DialogOrPhase: everything else held, so a dialog opened, or the delivery is in another phase.
 	DialogOrPhase
@@ -164,8 +164,9 @@ type Cursor struct{ X, Y int }
 
 // Look is how the screen must still be for a text or a submit to go into it.
 type Look struct {
-	// Cursor is where the cursor must stand, shown.
-	Cursor Cursor
+	// Cursor is where the cursor must stand; it must show or, with CursorHidden, hide there.
+	Cursor       Cursor
+	CursorHidden bool
 	// Dialogs are patterns (POSIX extended) of which no row may match one.
 	Dialogs []string
 	// DialogTitles are beginnings that the pane's title may not have.

@@ -12,8 +12,9 @@ import (
 type Facts struct {
 	Host, TmuxVersion, StateDir string
 	// Build is tmuxd's own.
-	Build     version.Info
-	Harnesses []*tmuxdv1.HarnessInfo
+	Build version.Info
+	// Harnesses are the entries of the table; with versions, those programs are run whose versions are not known.
+	Harnesses func(ctx context.Context, versions bool) []*tmuxdv1.HarnessInfo
 	// Storage says why nothing can be written; nil when it can.
 	Storage func() error
 	// Machine looks at the machine; nil leaves it out.
@@ -32,13 +33,16 @@ type Machine struct {
 }
 
 // Info tells the host's facts.
-func (s *Server) Info(context.Context, *tmuxdv1.InfoRequest) (*tmuxdv1.InfoResponse, error) {
+func (s *Server) Info(ctx context.Context, req *tmuxdv1.InfoRequest) (*tmuxdv1.InfoResponse, error) {
 	fence, counts := s.host.Fence(), s.host.Counts()
 	out := &tmuxdv1.InfoResponse{
-		Host: s.facts.Host, Version: s.facts.Build.String(), TmuxVersion: s.facts.TmuxVersion, Harnesses: s.facts.Harnesses,
+		Host: s.facts.Host, Version: s.facts.Build.String(), TmuxVersion: s.facts.TmuxVersion,
 		Release: s.facts.Build.Release(), Commit: s.facts.Build.Commit, Dirty: s.facts.Build.Dirty,
 		StateDir: s.facts.StateDir, HighestFencingToken: fence.Highest, FencingFloor: fence.Floor,
 		Sessions: &tmuxdv1.SessionCounts{Live: int32(counts.Live), Dead: int32(counts.Dead), Unknown: int32(counts.Unknown)},
+	}
+	if s.facts.Harnesses != nil {
+		out.Harnesses = s.facts.Harnesses(ctx, req.GetHarnessVersions())
 	}
 	if s.facts.Machine != nil {
 		m := s.facts.Machine()

@@ -70,7 +70,7 @@ func (a act) refusal(f []string) host.Ruling {
 		return host.OlderToken
 	case !g.NotAfter.IsZero() && now > g.NotAfter.Unix():
 		return host.TooLate
-	case f[8] != "1", f[9] != strconv.Itoa(a.look.Cursor.X), f[10] != strconv.Itoa(a.look.Cursor.Y):
+	case f[8] != cursorFlag(a.look), f[9] != strconv.Itoa(a.look.Cursor.X), f[10] != strconv.Itoa(a.look.Cursor.Y):
 		return host.CursorMoved
 	}
 	return host.DialogOrPhase
@@ -120,9 +120,17 @@ func hasPhase(id string, phase session.Phase) string {
 // hasAny is the condition that the ring has the delivery in any phase.
 func hasAny(id string) string { return "#{m:" + session.MarkAny(id) + ",#{" + optRing + "}}" }
 
-// cursorAt is the condition that the cursor shows, and stands where a look saw it: nobody has typed, and nothing has opened, since.
-func cursorAt(c host.Cursor) string {
-	return all(equal("cursor_flag", "1"), equal("cursor_x", strconv.Itoa(c.X)), equal("cursor_y", strconv.Itoa(c.Y)))
+// cursorAt is the condition that the cursor is where, and as, a look saw it: nobody has typed, and nothing has opened, since.
+func cursorAt(l host.Look) string {
+	return all(equal("cursor_flag", cursorFlag(l)), equal("cursor_x", strconv.Itoa(l.Cursor.X)), equal("cursor_y", strconv.Itoa(l.Cursor.Y)))
+}
+
+// cursorFlag is what tmux says of a cursor that shows, or hides if a look saw it so.
+func cursorFlag(l host.Look) string {
+	if l.CursorHidden {
+		return "0"
+	}
+	return "1"
 }
 
 // unanswered are the conditions that no dialog is open.
@@ -134,7 +142,7 @@ func unanswered(l host.Look) []string {
 	for _, t := range l.DialogTitles {
 		out = append(out, not(titleHas(t)))
 	}
-	return append(out, cursorAt(l.Cursor))
+	return append(out, cursorAt(l))
 }
 
 // shows is the condition that a row of the screen matches a regular expression.

@@ -326,6 +326,36 @@ func TestPasteAndSubmit_AreRefusedWhenSomebodyTypedMeanwhile(t *testing.T) {
 }
 
 // A window that is linked into another session as well is the agent's all the same.
+// A program that hides its cursor is typed at only while it hides, and where it stood.
+func TestPasteAndSubmit_TakeAHiddenCursorForWhatItIs(t *testing.T) {
+	r := newRig(t, "printf '\\033[?25l'; "+reader)
+	r.until("it is ready", func() bool { return strings.Contains(r.screen(), "ready") })
+	shown := r.seen()
+	if ruling := r.oursAt(r.guard, shown, "x"); ruling != host.CursorMoved {
+		t.Errorf("a look that saw the cursor: %v", ruling)
+	}
+	hidden := shown
+	hidden.CursorHidden = true
+	moved := hidden
+	moved.Cursor.X++
+	if ruling := r.oursAt(r.guard, moved, "x"); ruling != host.CursorMoved {
+		t.Errorf("a look that saw it elsewhere: %v", ruling)
+	}
+	if ruling := r.oursAt(r.guard, hidden, "x"); ruling != host.Done {
+		t.Fatalf("a look that saw it hidden: %v", ruling)
+	}
+	r.until("it is typed", func() bool { return strings.Contains(r.screen(), "ready x") })
+	if ruling, err := r.Submit(r.ctx(), target, r.guard, del, session.Pasted, hidden, session.Ring{}.With(del, session.Submitted)); err != nil ||
+		ruling != host.CursorMoved {
+		t.Errorf("a submit after it moved: %v %v", ruling, err)
+	}
+	hidden.Cursor = r.seen().Cursor
+	if ruling, err := r.Submit(r.ctx(), target, r.guard, del, session.Pasted, hidden, session.Ring{}.With(del, session.Submitted)); err != nil ||
+		ruling != host.Done {
+		t.Errorf("a submit: %v %v", ruling, err)
+	}
+}
+
 func TestPaste_IntoALinkedWindow(t *testing.T) {
 	r := newRig(t, "stty raw -echo; cat -v")
 	r.until("cat runs", func() bool { return r.pasteProbe() })

@@ -214,6 +214,63 @@ func (HoldReason) EnumDescriptor() ([]byte, []int) {
 	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{2}
 }
 
+// ConversationSource says where the id of a harness's conversation comes from.
+type ConversationSource int32
+
+const (
+	// Not said.
+	ConversationSource_CONVERSATION_SOURCE_UNSPECIFIED ConversationSource = 0
+	// There is none that can be known, so nothing can be resumed.
+	ConversationSource_CONVERSATION_SOURCE_NONE ConversationSource = 1
+	// tmuxd makes it and passes it to the program.
+	ConversationSource_CONVERSATION_SOURCE_ASSIGNED ConversationSource = 2
+	// The program makes it, and its record of the conversation tells it.
+	ConversationSource_CONVERSATION_SOURCE_LEARNED ConversationSource = 3
+)
+
+// Enum value maps for ConversationSource.
+var (
+	ConversationSource_name = map[int32]string{
+		0: "CONVERSATION_SOURCE_UNSPECIFIED",
+		1: "CONVERSATION_SOURCE_NONE",
+		2: "CONVERSATION_SOURCE_ASSIGNED",
+		3: "CONVERSATION_SOURCE_LEARNED",
+	}
+	ConversationSource_value = map[string]int32{
+		"CONVERSATION_SOURCE_UNSPECIFIED": 0,
+		"CONVERSATION_SOURCE_NONE":        1,
+		"CONVERSATION_SOURCE_ASSIGNED":    2,
+		"CONVERSATION_SOURCE_LEARNED":     3,
+	}
+)
+
+func (x ConversationSource) Enum() *ConversationSource {
+	p := new(ConversationSource)
+	*p = x
+	return p
+}
+
+func (x ConversationSource) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ConversationSource) Descriptor() protoreflect.EnumDescriptor {
+	return file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[3].Descriptor()
+}
+
+func (ConversationSource) Type() protoreflect.EnumType {
+	return &file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[3]
+}
+
+func (x ConversationSource) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ConversationSource.Descriptor instead.
+func (ConversationSource) EnumDescriptor() ([]byte, []int) {
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{3}
+}
+
 // SessionStateRequest names the session to look at.
 type SessionStateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1614,9 +1671,12 @@ func (x *Unconfirmed) GetPhase() Phase {
 
 // InfoRequest asks a host for its facts.
 type InfoRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the harnesses' programs are run for their versions where these are not known. That may take ten seconds; without it, the answer
+	// has the versions that are known.
+	HarnessVersions bool `protobuf:"varint,1,opt,name=harness_versions,json=harnessVersions,proto3" json:"harness_versions,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *InfoRequest) Reset() {
@@ -1647,6 +1707,13 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
 	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *InfoRequest) GetHarnessVersions() bool {
+	if x != nil {
+		return x.HarnessVersions
+	}
+	return false
 }
 
 // InfoResponse is a host's facts.
@@ -1915,7 +1982,17 @@ type HarnessInfo struct {
 	// Whether it can run sessions.
 	RunsSessions bool `protobuf:"varint,4,opt,name=runs_sessions,json=runsSessions,proto3" json:"runs_sessions,omitempty"`
 	// Whether it can run tasks.
-	RunsTasks     bool `protobuf:"varint,5,opt,name=runs_tasks,json=runsTasks,proto3" json:"runs_tasks,omitempty"`
+	RunsTasks bool `protobuf:"varint,5,opt,name=runs_tasks,json=runsTasks,proto3" json:"runs_tasks,omitempty"`
+	// What its program says of its version; empty when that is not known.
+	Version string `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	// Why the version is not known although it was asked for; empty otherwise.
+	VersionProblem string `protobuf:"bytes,7,opt,name=version_problem,json=versionProblem,proto3" json:"version_problem,omitempty"`
+	// Whether it takes its first prompt at its start. Otherwise that is pasted.
+	TakesPrompt bool `protobuf:"varint,8,opt,name=takes_prompt,json=takesPrompt,proto3" json:"takes_prompt,omitempty"`
+	// Where the id of a conversation comes from.
+	ConversationSource ConversationSource `protobuf:"varint,9,opt,name=conversation_source,json=conversationSource,proto3,enum=muxpost.tmuxd.v1.ConversationSource" json:"conversation_source,omitempty"`
+	// The keys of its entry that were never tried on the real program.
+	Unmeasured    []string `protobuf:"bytes,10,rep,name=unmeasured,proto3" json:"unmeasured,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1983,6 +2060,41 @@ func (x *HarnessInfo) GetRunsTasks() bool {
 		return x.RunsTasks
 	}
 	return false
+}
+
+func (x *HarnessInfo) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *HarnessInfo) GetVersionProblem() string {
+	if x != nil {
+		return x.VersionProblem
+	}
+	return ""
+}
+
+func (x *HarnessInfo) GetTakesPrompt() bool {
+	if x != nil {
+		return x.TakesPrompt
+	}
+	return false
+}
+
+func (x *HarnessInfo) GetConversationSource() ConversationSource {
+	if x != nil {
+		return x.ConversationSource
+	}
+	return ConversationSource_CONVERSATION_SOURCE_UNSPECIFIED
+}
+
+func (x *HarnessInfo) GetUnmeasured() []string {
+	if x != nil {
+		return x.Unmeasured
+	}
+	return nil
 }
 
 var File_muxpost_tmuxd_v1_tmuxd_proto protoreflect.FileDescriptor
@@ -2088,8 +2200,9 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\"T\n" +
 	"\vUnconfirmed\x12\x16\n" +
 	"\x06detail\x18\x01 \x01(\tR\x06detail\x12-\n" +
-	"\x05phase\x18\x02 \x01(\x0e2\x17.muxpost.tmuxd.v1.PhaseR\x05phase\"\r\n" +
-	"\vInfoRequest\"\xfb\x04\n" +
+	"\x05phase\x18\x02 \x01(\x0e2\x17.muxpost.tmuxd.v1.PhaseR\x05phase\"8\n" +
+	"\vInfoRequest\x12)\n" +
+	"\x10harness_versions\x18\x01 \x01(\bR\x0fharnessVersions\"\xfb\x04\n" +
 	"\fInfoResponse\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12!\n" +
@@ -2112,14 +2225,22 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\rSessionCounts\x12\x12\n" +
 	"\x04live\x18\x01 \x01(\x05R\x04live\x12\x12\n" +
 	"\x04dead\x18\x02 \x01(\x05R\x04dead\x12\x18\n" +
-	"\aunknown\x18\x03 \x01(\x05R\aunknown\"\x97\x01\n" +
+	"\aunknown\x18\x03 \x01(\x05R\aunknown\"\xf4\x02\n" +
 	"\vHarnessInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06binary\x18\x02 \x01(\tR\x06binary\x12\x18\n" +
 	"\aresumes\x18\x03 \x01(\bR\aresumes\x12#\n" +
 	"\rruns_sessions\x18\x04 \x01(\bR\frunsSessions\x12\x1d\n" +
 	"\n" +
-	"runs_tasks\x18\x05 \x01(\bR\trunsTasks*g\n" +
+	"runs_tasks\x18\x05 \x01(\bR\trunsTasks\x12\x18\n" +
+	"\aversion\x18\x06 \x01(\tR\aversion\x12'\n" +
+	"\x0fversion_problem\x18\a \x01(\tR\x0eversionProblem\x12!\n" +
+	"\ftakes_prompt\x18\b \x01(\bR\vtakesPrompt\x12U\n" +
+	"\x13conversation_source\x18\t \x01(\x0e2$.muxpost.tmuxd.v1.ConversationSourceR\x12conversationSource\x12\x1e\n" +
+	"\n" +
+	"unmeasured\x18\n" +
+	" \x03(\tR\n" +
+	"unmeasured*g\n" +
 	"\bOccupant\x12\x18\n" +
 	"\x14OCCUPANT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rOCCUPANT_LIVE\x10\x01\x12\x14\n" +
@@ -2139,7 +2260,12 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\x15HOLD_REASON_INPUT_OFF\x10\x05\x12\x19\n" +
 	"\x15HOLD_REASON_NOT_SHOWN\x10\x06\x12\x16\n" +
 	"\x12HOLD_REASON_FROZEN\x10\a\x12\x16\n" +
-	"\x12HOLD_REASON_PERSON\x10\b2\xe2\f\n" +
+	"\x12HOLD_REASON_PERSON\x10\b*\x9a\x01\n" +
+	"\x12ConversationSource\x12#\n" +
+	"\x1fCONVERSATION_SOURCE_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18CONVERSATION_SOURCE_NONE\x10\x01\x12 \n" +
+	"\x1cCONVERSATION_SOURCE_ASSIGNED\x10\x02\x12\x1f\n" +
+	"\x1bCONVERSATION_SOURCE_LEARNED\x10\x032\xe2\f\n" +
 	"\fTmuxdService\x12b\n" +
 	"\fSessionState\x12%.muxpost.tmuxd.v1.SessionStateRequest\x1a&.muxpost.tmuxd.v1.SessionStateResponse\"\x03\x90\x02\x01\x12H\n" +
 	"\x05Spawn\x12\x1e.muxpost.tmuxd.v1.SpawnRequest\x1a\x1f.muxpost.tmuxd.v1.SpawnResponse\x12H\n" +
@@ -2175,146 +2301,148 @@ func file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP() []byte {
 	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescData
 }
 
-var file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_muxpost_tmuxd_v1_tmuxd_proto_goTypes = []any{
 	(Occupant)(0),                  // 0: muxpost.tmuxd.v1.Occupant
 	(Evidence)(0),                  // 1: muxpost.tmuxd.v1.Evidence
 	(HoldReason)(0),                // 2: muxpost.tmuxd.v1.HoldReason
-	(*SessionStateRequest)(nil),    // 3: muxpost.tmuxd.v1.SessionStateRequest
-	(*SessionStateResponse)(nil),   // 4: muxpost.tmuxd.v1.SessionStateResponse
-	(*SpawnRequest)(nil),           // 5: muxpost.tmuxd.v1.SpawnRequest
-	(*Fresh)(nil),                  // 6: muxpost.tmuxd.v1.Fresh
-	(*Resume)(nil),                 // 7: muxpost.tmuxd.v1.Resume
-	(*Prompt)(nil),                 // 8: muxpost.tmuxd.v1.Prompt
-	(*SpawnResponse)(nil),          // 9: muxpost.tmuxd.v1.SpawnResponse
-	(*Started)(nil),                // 10: muxpost.tmuxd.v1.Started
-	(*Occupied)(nil),               // 11: muxpost.tmuxd.v1.Occupied
-	(*NotStarted)(nil),             // 12: muxpost.tmuxd.v1.NotStarted
-	(*SpawnFailed)(nil),            // 13: muxpost.tmuxd.v1.SpawnFailed
-	(*PasteRequest)(nil),           // 14: muxpost.tmuxd.v1.PasteRequest
-	(*PasteResponse)(nil),          // 15: muxpost.tmuxd.v1.PasteResponse
-	(*Submitted)(nil),              // 16: muxpost.tmuxd.v1.Submitted
-	(*AlreadyDelivered)(nil),       // 17: muxpost.tmuxd.v1.AlreadyDelivered
-	(*Held)(nil),                   // 18: muxpost.tmuxd.v1.Held
-	(*Unconfirmed)(nil),            // 19: muxpost.tmuxd.v1.Unconfirmed
-	(*InfoRequest)(nil),            // 20: muxpost.tmuxd.v1.InfoRequest
-	(*InfoResponse)(nil),           // 21: muxpost.tmuxd.v1.InfoResponse
-	(*SessionCounts)(nil),          // 22: muxpost.tmuxd.v1.SessionCounts
-	(*HarnessInfo)(nil),            // 23: muxpost.tmuxd.v1.HarnessInfo
-	(*durationpb.Duration)(nil),    // 24: google.protobuf.Duration
-	(State)(0),                     // 25: muxpost.tmuxd.v1.State
-	(Flag)(0),                      // 26: muxpost.tmuxd.v1.Flag
-	(*Incarnation)(nil),            // 27: muxpost.tmuxd.v1.Incarnation
-	(*Exit)(nil),                   // 28: muxpost.tmuxd.v1.Exit
-	(Phase)(0),                     // 29: muxpost.tmuxd.v1.Phase
-	(Activity)(0),                  // 30: muxpost.tmuxd.v1.Activity
-	(*Refused)(nil),                // 31: muxpost.tmuxd.v1.Refused
-	(*SessionExistsRequest)(nil),   // 32: muxpost.tmuxd.v1.SessionExistsRequest
-	(*SessionMayTalkRequest)(nil),  // 33: muxpost.tmuxd.v1.SessionMayTalkRequest
-	(*RaiseFenceRequest)(nil),      // 34: muxpost.tmuxd.v1.RaiseFenceRequest
-	(*CaptureRequest)(nil),         // 35: muxpost.tmuxd.v1.CaptureRequest
-	(*TerminateRequest)(nil),       // 36: muxpost.tmuxd.v1.TerminateRequest
-	(*KillRequest)(nil),            // 37: muxpost.tmuxd.v1.KillRequest
-	(*ListSessionsRequest)(nil),    // 38: muxpost.tmuxd.v1.ListSessionsRequest
-	(*WatchSessionsRequest)(nil),   // 39: muxpost.tmuxd.v1.WatchSessionsRequest
-	(*RunTaskRequest)(nil),         // 40: muxpost.tmuxd.v1.RunTaskRequest
-	(*GetAttemptRequest)(nil),      // 41: muxpost.tmuxd.v1.GetAttemptRequest
-	(*WatchAttemptsRequest)(nil),   // 42: muxpost.tmuxd.v1.WatchAttemptsRequest
-	(*StopAttemptRequest)(nil),     // 43: muxpost.tmuxd.v1.StopAttemptRequest
-	(*ListTreesRequest)(nil),       // 44: muxpost.tmuxd.v1.ListTreesRequest
-	(*RemoveTreeRequest)(nil),      // 45: muxpost.tmuxd.v1.RemoveTreeRequest
-	(*SessionExistsResponse)(nil),  // 46: muxpost.tmuxd.v1.SessionExistsResponse
-	(*SessionMayTalkResponse)(nil), // 47: muxpost.tmuxd.v1.SessionMayTalkResponse
-	(*RaiseFenceResponse)(nil),     // 48: muxpost.tmuxd.v1.RaiseFenceResponse
-	(*CaptureResponse)(nil),        // 49: muxpost.tmuxd.v1.CaptureResponse
-	(*TerminateResponse)(nil),      // 50: muxpost.tmuxd.v1.TerminateResponse
-	(*KillResponse)(nil),           // 51: muxpost.tmuxd.v1.KillResponse
-	(*ListSessionsResponse)(nil),   // 52: muxpost.tmuxd.v1.ListSessionsResponse
-	(*WatchSessionsResponse)(nil),  // 53: muxpost.tmuxd.v1.WatchSessionsResponse
-	(*RunTaskResponse)(nil),        // 54: muxpost.tmuxd.v1.RunTaskResponse
-	(*GetAttemptResponse)(nil),     // 55: muxpost.tmuxd.v1.GetAttemptResponse
-	(*WatchAttemptsResponse)(nil),  // 56: muxpost.tmuxd.v1.WatchAttemptsResponse
-	(*StopAttemptResponse)(nil),    // 57: muxpost.tmuxd.v1.StopAttemptResponse
-	(*ListTreesResponse)(nil),      // 58: muxpost.tmuxd.v1.ListTreesResponse
-	(*RemoveTreeResponse)(nil),     // 59: muxpost.tmuxd.v1.RemoveTreeResponse
+	(ConversationSource)(0),        // 3: muxpost.tmuxd.v1.ConversationSource
+	(*SessionStateRequest)(nil),    // 4: muxpost.tmuxd.v1.SessionStateRequest
+	(*SessionStateResponse)(nil),   // 5: muxpost.tmuxd.v1.SessionStateResponse
+	(*SpawnRequest)(nil),           // 6: muxpost.tmuxd.v1.SpawnRequest
+	(*Fresh)(nil),                  // 7: muxpost.tmuxd.v1.Fresh
+	(*Resume)(nil),                 // 8: muxpost.tmuxd.v1.Resume
+	(*Prompt)(nil),                 // 9: muxpost.tmuxd.v1.Prompt
+	(*SpawnResponse)(nil),          // 10: muxpost.tmuxd.v1.SpawnResponse
+	(*Started)(nil),                // 11: muxpost.tmuxd.v1.Started
+	(*Occupied)(nil),               // 12: muxpost.tmuxd.v1.Occupied
+	(*NotStarted)(nil),             // 13: muxpost.tmuxd.v1.NotStarted
+	(*SpawnFailed)(nil),            // 14: muxpost.tmuxd.v1.SpawnFailed
+	(*PasteRequest)(nil),           // 15: muxpost.tmuxd.v1.PasteRequest
+	(*PasteResponse)(nil),          // 16: muxpost.tmuxd.v1.PasteResponse
+	(*Submitted)(nil),              // 17: muxpost.tmuxd.v1.Submitted
+	(*AlreadyDelivered)(nil),       // 18: muxpost.tmuxd.v1.AlreadyDelivered
+	(*Held)(nil),                   // 19: muxpost.tmuxd.v1.Held
+	(*Unconfirmed)(nil),            // 20: muxpost.tmuxd.v1.Unconfirmed
+	(*InfoRequest)(nil),            // 21: muxpost.tmuxd.v1.InfoRequest
+	(*InfoResponse)(nil),           // 22: muxpost.tmuxd.v1.InfoResponse
+	(*SessionCounts)(nil),          // 23: muxpost.tmuxd.v1.SessionCounts
+	(*HarnessInfo)(nil),            // 24: muxpost.tmuxd.v1.HarnessInfo
+	(*durationpb.Duration)(nil),    // 25: google.protobuf.Duration
+	(State)(0),                     // 26: muxpost.tmuxd.v1.State
+	(Flag)(0),                      // 27: muxpost.tmuxd.v1.Flag
+	(*Incarnation)(nil),            // 28: muxpost.tmuxd.v1.Incarnation
+	(*Exit)(nil),                   // 29: muxpost.tmuxd.v1.Exit
+	(Phase)(0),                     // 30: muxpost.tmuxd.v1.Phase
+	(Activity)(0),                  // 31: muxpost.tmuxd.v1.Activity
+	(*Refused)(nil),                // 32: muxpost.tmuxd.v1.Refused
+	(*SessionExistsRequest)(nil),   // 33: muxpost.tmuxd.v1.SessionExistsRequest
+	(*SessionMayTalkRequest)(nil),  // 34: muxpost.tmuxd.v1.SessionMayTalkRequest
+	(*RaiseFenceRequest)(nil),      // 35: muxpost.tmuxd.v1.RaiseFenceRequest
+	(*CaptureRequest)(nil),         // 36: muxpost.tmuxd.v1.CaptureRequest
+	(*TerminateRequest)(nil),       // 37: muxpost.tmuxd.v1.TerminateRequest
+	(*KillRequest)(nil),            // 38: muxpost.tmuxd.v1.KillRequest
+	(*ListSessionsRequest)(nil),    // 39: muxpost.tmuxd.v1.ListSessionsRequest
+	(*WatchSessionsRequest)(nil),   // 40: muxpost.tmuxd.v1.WatchSessionsRequest
+	(*RunTaskRequest)(nil),         // 41: muxpost.tmuxd.v1.RunTaskRequest
+	(*GetAttemptRequest)(nil),      // 42: muxpost.tmuxd.v1.GetAttemptRequest
+	(*WatchAttemptsRequest)(nil),   // 43: muxpost.tmuxd.v1.WatchAttemptsRequest
+	(*StopAttemptRequest)(nil),     // 44: muxpost.tmuxd.v1.StopAttemptRequest
+	(*ListTreesRequest)(nil),       // 45: muxpost.tmuxd.v1.ListTreesRequest
+	(*RemoveTreeRequest)(nil),      // 46: muxpost.tmuxd.v1.RemoveTreeRequest
+	(*SessionExistsResponse)(nil),  // 47: muxpost.tmuxd.v1.SessionExistsResponse
+	(*SessionMayTalkResponse)(nil), // 48: muxpost.tmuxd.v1.SessionMayTalkResponse
+	(*RaiseFenceResponse)(nil),     // 49: muxpost.tmuxd.v1.RaiseFenceResponse
+	(*CaptureResponse)(nil),        // 50: muxpost.tmuxd.v1.CaptureResponse
+	(*TerminateResponse)(nil),      // 51: muxpost.tmuxd.v1.TerminateResponse
+	(*KillResponse)(nil),           // 52: muxpost.tmuxd.v1.KillResponse
+	(*ListSessionsResponse)(nil),   // 53: muxpost.tmuxd.v1.ListSessionsResponse
+	(*WatchSessionsResponse)(nil),  // 54: muxpost.tmuxd.v1.WatchSessionsResponse
+	(*RunTaskResponse)(nil),        // 55: muxpost.tmuxd.v1.RunTaskResponse
+	(*GetAttemptResponse)(nil),     // 56: muxpost.tmuxd.v1.GetAttemptResponse
+	(*WatchAttemptsResponse)(nil),  // 57: muxpost.tmuxd.v1.WatchAttemptsResponse
+	(*StopAttemptResponse)(nil),    // 58: muxpost.tmuxd.v1.StopAttemptResponse
+	(*ListTreesResponse)(nil),      // 59: muxpost.tmuxd.v1.ListTreesResponse
+	(*RemoveTreeResponse)(nil),     // 60: muxpost.tmuxd.v1.RemoveTreeResponse
 }
 var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
-	24, // 0: muxpost.tmuxd.v1.SessionStateRequest.max_staleness:type_name -> google.protobuf.Duration
-	25, // 1: muxpost.tmuxd.v1.SessionStateResponse.state:type_name -> muxpost.tmuxd.v1.State
-	26, // 2: muxpost.tmuxd.v1.SessionStateResponse.flags:type_name -> muxpost.tmuxd.v1.Flag
-	27, // 3: muxpost.tmuxd.v1.SessionStateResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	28, // 4: muxpost.tmuxd.v1.SessionStateResponse.exit:type_name -> muxpost.tmuxd.v1.Exit
-	29, // 5: muxpost.tmuxd.v1.SessionStateResponse.delivery_phase:type_name -> muxpost.tmuxd.v1.Phase
-	24, // 6: muxpost.tmuxd.v1.SessionStateResponse.age:type_name -> google.protobuf.Duration
-	30, // 7: muxpost.tmuxd.v1.SessionStateResponse.activity:type_name -> muxpost.tmuxd.v1.Activity
-	6,  // 8: muxpost.tmuxd.v1.SpawnRequest.fresh:type_name -> muxpost.tmuxd.v1.Fresh
-	7,  // 9: muxpost.tmuxd.v1.SpawnRequest.resume:type_name -> muxpost.tmuxd.v1.Resume
-	8,  // 10: muxpost.tmuxd.v1.SpawnRequest.prompt:type_name -> muxpost.tmuxd.v1.Prompt
-	24, // 11: muxpost.tmuxd.v1.SpawnRequest.timeout:type_name -> google.protobuf.Duration
-	10, // 12: muxpost.tmuxd.v1.SpawnResponse.started:type_name -> muxpost.tmuxd.v1.Started
-	11, // 13: muxpost.tmuxd.v1.SpawnResponse.occupied:type_name -> muxpost.tmuxd.v1.Occupied
-	12, // 14: muxpost.tmuxd.v1.SpawnResponse.not_started:type_name -> muxpost.tmuxd.v1.NotStarted
-	13, // 15: muxpost.tmuxd.v1.SpawnResponse.failed:type_name -> muxpost.tmuxd.v1.SpawnFailed
-	27, // 16: muxpost.tmuxd.v1.Started.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	29, // 17: muxpost.tmuxd.v1.Started.prompt_phase:type_name -> muxpost.tmuxd.v1.Phase
+	25, // 0: muxpost.tmuxd.v1.SessionStateRequest.max_staleness:type_name -> google.protobuf.Duration
+	26, // 1: muxpost.tmuxd.v1.SessionStateResponse.state:type_name -> muxpost.tmuxd.v1.State
+	27, // 2: muxpost.tmuxd.v1.SessionStateResponse.flags:type_name -> muxpost.tmuxd.v1.Flag
+	28, // 3: muxpost.tmuxd.v1.SessionStateResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	29, // 4: muxpost.tmuxd.v1.SessionStateResponse.exit:type_name -> muxpost.tmuxd.v1.Exit
+	30, // 5: muxpost.tmuxd.v1.SessionStateResponse.delivery_phase:type_name -> muxpost.tmuxd.v1.Phase
+	25, // 6: muxpost.tmuxd.v1.SessionStateResponse.age:type_name -> google.protobuf.Duration
+	31, // 7: muxpost.tmuxd.v1.SessionStateResponse.activity:type_name -> muxpost.tmuxd.v1.Activity
+	7,  // 8: muxpost.tmuxd.v1.SpawnRequest.fresh:type_name -> muxpost.tmuxd.v1.Fresh
+	8,  // 9: muxpost.tmuxd.v1.SpawnRequest.resume:type_name -> muxpost.tmuxd.v1.Resume
+	9,  // 10: muxpost.tmuxd.v1.SpawnRequest.prompt:type_name -> muxpost.tmuxd.v1.Prompt
+	25, // 11: muxpost.tmuxd.v1.SpawnRequest.timeout:type_name -> google.protobuf.Duration
+	11, // 12: muxpost.tmuxd.v1.SpawnResponse.started:type_name -> muxpost.tmuxd.v1.Started
+	12, // 13: muxpost.tmuxd.v1.SpawnResponse.occupied:type_name -> muxpost.tmuxd.v1.Occupied
+	13, // 14: muxpost.tmuxd.v1.SpawnResponse.not_started:type_name -> muxpost.tmuxd.v1.NotStarted
+	14, // 15: muxpost.tmuxd.v1.SpawnResponse.failed:type_name -> muxpost.tmuxd.v1.SpawnFailed
+	28, // 16: muxpost.tmuxd.v1.Started.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	30, // 17: muxpost.tmuxd.v1.Started.prompt_phase:type_name -> muxpost.tmuxd.v1.Phase
 	0,  // 18: muxpost.tmuxd.v1.Occupied.occupant:type_name -> muxpost.tmuxd.v1.Occupant
-	27, // 19: muxpost.tmuxd.v1.Occupied.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	28, // 20: muxpost.tmuxd.v1.NotStarted.exit:type_name -> muxpost.tmuxd.v1.Exit
-	24, // 21: muxpost.tmuxd.v1.PasteRequest.timeout:type_name -> google.protobuf.Duration
-	27, // 22: muxpost.tmuxd.v1.PasteResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	16, // 23: muxpost.tmuxd.v1.PasteResponse.submitted:type_name -> muxpost.tmuxd.v1.Submitted
-	17, // 24: muxpost.tmuxd.v1.PasteResponse.already_delivered:type_name -> muxpost.tmuxd.v1.AlreadyDelivered
-	18, // 25: muxpost.tmuxd.v1.PasteResponse.held:type_name -> muxpost.tmuxd.v1.Held
-	31, // 26: muxpost.tmuxd.v1.PasteResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
-	19, // 27: muxpost.tmuxd.v1.PasteResponse.unconfirmed:type_name -> muxpost.tmuxd.v1.Unconfirmed
+	28, // 19: muxpost.tmuxd.v1.Occupied.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	29, // 20: muxpost.tmuxd.v1.NotStarted.exit:type_name -> muxpost.tmuxd.v1.Exit
+	25, // 21: muxpost.tmuxd.v1.PasteRequest.timeout:type_name -> google.protobuf.Duration
+	28, // 22: muxpost.tmuxd.v1.PasteResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	17, // 23: muxpost.tmuxd.v1.PasteResponse.submitted:type_name -> muxpost.tmuxd.v1.Submitted
+	18, // 24: muxpost.tmuxd.v1.PasteResponse.already_delivered:type_name -> muxpost.tmuxd.v1.AlreadyDelivered
+	19, // 25: muxpost.tmuxd.v1.PasteResponse.held:type_name -> muxpost.tmuxd.v1.Held
+	32, // 26: muxpost.tmuxd.v1.PasteResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
+	20, // 27: muxpost.tmuxd.v1.PasteResponse.unconfirmed:type_name -> muxpost.tmuxd.v1.Unconfirmed
 	1,  // 28: muxpost.tmuxd.v1.Submitted.evidence:type_name -> muxpost.tmuxd.v1.Evidence
 	1,  // 29: muxpost.tmuxd.v1.AlreadyDelivered.evidence:type_name -> muxpost.tmuxd.v1.Evidence
 	2,  // 30: muxpost.tmuxd.v1.Held.reason:type_name -> muxpost.tmuxd.v1.HoldReason
-	29, // 31: muxpost.tmuxd.v1.Unconfirmed.phase:type_name -> muxpost.tmuxd.v1.Phase
-	23, // 32: muxpost.tmuxd.v1.InfoResponse.harnesses:type_name -> muxpost.tmuxd.v1.HarnessInfo
-	22, // 33: muxpost.tmuxd.v1.InfoResponse.sessions:type_name -> muxpost.tmuxd.v1.SessionCounts
-	3,  // 34: muxpost.tmuxd.v1.TmuxdService.SessionState:input_type -> muxpost.tmuxd.v1.SessionStateRequest
-	5,  // 35: muxpost.tmuxd.v1.TmuxdService.Spawn:input_type -> muxpost.tmuxd.v1.SpawnRequest
-	14, // 36: muxpost.tmuxd.v1.TmuxdService.Paste:input_type -> muxpost.tmuxd.v1.PasteRequest
-	32, // 37: muxpost.tmuxd.v1.TmuxdService.SessionExists:input_type -> muxpost.tmuxd.v1.SessionExistsRequest
-	33, // 38: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:input_type -> muxpost.tmuxd.v1.SessionMayTalkRequest
-	34, // 39: muxpost.tmuxd.v1.TmuxdService.RaiseFence:input_type -> muxpost.tmuxd.v1.RaiseFenceRequest
-	35, // 40: muxpost.tmuxd.v1.TmuxdService.Capture:input_type -> muxpost.tmuxd.v1.CaptureRequest
-	36, // 41: muxpost.tmuxd.v1.TmuxdService.Terminate:input_type -> muxpost.tmuxd.v1.TerminateRequest
-	37, // 42: muxpost.tmuxd.v1.TmuxdService.Kill:input_type -> muxpost.tmuxd.v1.KillRequest
-	38, // 43: muxpost.tmuxd.v1.TmuxdService.ListSessions:input_type -> muxpost.tmuxd.v1.ListSessionsRequest
-	39, // 44: muxpost.tmuxd.v1.TmuxdService.WatchSessions:input_type -> muxpost.tmuxd.v1.WatchSessionsRequest
-	40, // 45: muxpost.tmuxd.v1.TmuxdService.RunTask:input_type -> muxpost.tmuxd.v1.RunTaskRequest
-	41, // 46: muxpost.tmuxd.v1.TmuxdService.GetAttempt:input_type -> muxpost.tmuxd.v1.GetAttemptRequest
-	42, // 47: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:input_type -> muxpost.tmuxd.v1.WatchAttemptsRequest
-	43, // 48: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
-	44, // 49: muxpost.tmuxd.v1.TmuxdService.ListTrees:input_type -> muxpost.tmuxd.v1.ListTreesRequest
-	45, // 50: muxpost.tmuxd.v1.TmuxdService.RemoveTree:input_type -> muxpost.tmuxd.v1.RemoveTreeRequest
-	20, // 51: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
-	4,  // 52: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
-	9,  // 53: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
-	15, // 54: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
-	46, // 55: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
-	47, // 56: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
-	48, // 57: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
-	49, // 58: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
-	50, // 59: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
-	51, // 60: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
-	52, // 61: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
-	53, // 62: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
-	54, // 63: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
-	55, // 64: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
-	56, // 65: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
-	57, // 66: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
-	58, // 67: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
-	59, // 68: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
-	21, // 69: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
-	52, // [52:70] is the sub-list for method output_type
-	34, // [34:52] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	30, // 31: muxpost.tmuxd.v1.Unconfirmed.phase:type_name -> muxpost.tmuxd.v1.Phase
+	24, // 32: muxpost.tmuxd.v1.InfoResponse.harnesses:type_name -> muxpost.tmuxd.v1.HarnessInfo
+	23, // 33: muxpost.tmuxd.v1.InfoResponse.sessions:type_name -> muxpost.tmuxd.v1.SessionCounts
+	3,  // 34: muxpost.tmuxd.v1.HarnessInfo.conversation_source:type_name -> muxpost.tmuxd.v1.ConversationSource
+	4,  // 35: muxpost.tmuxd.v1.TmuxdService.SessionState:input_type -> muxpost.tmuxd.v1.SessionStateRequest
+	6,  // 36: muxpost.tmuxd.v1.TmuxdService.Spawn:input_type -> muxpost.tmuxd.v1.SpawnRequest
+	15, // 37: muxpost.tmuxd.v1.TmuxdService.Paste:input_type -> muxpost.tmuxd.v1.PasteRequest
+	33, // 38: muxpost.tmuxd.v1.TmuxdService.SessionExists:input_type -> muxpost.tmuxd.v1.SessionExistsRequest
+	34, // 39: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:input_type -> muxpost.tmuxd.v1.SessionMayTalkRequest
+	35, // 40: muxpost.tmuxd.v1.TmuxdService.RaiseFence:input_type -> muxpost.tmuxd.v1.RaiseFenceRequest
+	36, // 41: muxpost.tmuxd.v1.TmuxdService.Capture:input_type -> muxpost.tmuxd.v1.CaptureRequest
+	37, // 42: muxpost.tmuxd.v1.TmuxdService.Terminate:input_type -> muxpost.tmuxd.v1.TerminateRequest
+	38, // 43: muxpost.tmuxd.v1.TmuxdService.Kill:input_type -> muxpost.tmuxd.v1.KillRequest
+	39, // 44: muxpost.tmuxd.v1.TmuxdService.ListSessions:input_type -> muxpost.tmuxd.v1.ListSessionsRequest
+	40, // 45: muxpost.tmuxd.v1.TmuxdService.WatchSessions:input_type -> muxpost.tmuxd.v1.WatchSessionsRequest
+	41, // 46: muxpost.tmuxd.v1.TmuxdService.RunTask:input_type -> muxpost.tmuxd.v1.RunTaskRequest
+	42, // 47: muxpost.tmuxd.v1.TmuxdService.GetAttempt:input_type -> muxpost.tmuxd.v1.GetAttemptRequest
+	43, // 48: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:input_type -> muxpost.tmuxd.v1.WatchAttemptsRequest
+	44, // 49: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
+	45, // 50: muxpost.tmuxd.v1.TmuxdService.ListTrees:input_type -> muxpost.tmuxd.v1.ListTreesRequest
+	46, // 51: muxpost.tmuxd.v1.TmuxdService.RemoveTree:input_type -> muxpost.tmuxd.v1.RemoveTreeRequest
+	21, // 52: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
+	5,  // 53: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
+	10, // 54: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
+	16, // 55: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
+	47, // 56: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
+	48, // 57: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
+	49, // 58: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
+	50, // 59: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
+	51, // 60: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
+	52, // 61: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
+	53, // 62: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
+	54, // 63: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
+	55, // 64: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
+	56, // 65: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
+	57, // 66: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
+	58, // 67: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
+	59, // 68: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
+	60, // 69: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
+	22, // 70: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
+	53, // [53:71] is the sub-list for method output_type
+	35, // [35:53] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_tmuxd_v1_tmuxd_proto_init() }
@@ -2348,7 +2476,7 @@ func file_muxpost_tmuxd_v1_tmuxd_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc), len(file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
