@@ -244,8 +244,9 @@ func (d *Dir) Revoke(stamp string) bool { return os.Remove(d.spec(stamp)) == nil
 // Discard removes a prompt that nobody read.
 func (d *Dir) Discard(stamp string) { _ = os.Remove(d.prompt(stamp)) }
 
-// Transcripts calls match with the lines of the files that a pattern names and that changed after since, until it returns false.
-func (d *Dir) Transcripts(pattern string, since time.Time, match func(path string, line []byte) bool) error {
+// Transcripts calls match with the lines of the files that a pattern names and that changed after since, until it returns false. read holds how
+// far each file was read: what is before that is left out, and it is brought up to date; nil reads everything.
+func (d *Dir) Transcripts(pattern string, since time.Time, read map[string]int64, match func(path string, line []byte) bool) error {
 	paths, err := filepath.Glob(pattern)
 	if err != nil {
 		return err
@@ -261,32 +262,45 @@ func (d *Dir) Transcripts(pattern string, since time.Time, match func(path strin
 		if info.ModTime().Before(since) || !info.Mode().IsRegular() {
 			continue
 		}
-		if more, err := lines(path, func(line []byte) bool { return match(path, line) }); err != nil || !more {
+		from := read[path]
+		if info.Size() < from {
+			from = 0 // it is another file by now
+		}
+		end, more, err := lines(path, from, func(line []byte) bool { return match(path, line) })
+		if read != nil {
+			read[path] = end
+		}
+		if err != nil || !more {
 			return err
 		}
 	}
 	return nil
 }
 
-// lines calls match with each line of a file, however long, until it returns false.
-func lines(path string, match func([]byte) bool) (more bool, err error) {
+// lines calls match with each line of a file from a place on, however long, until it returns false. end is behind the last whole line that was
+// read: what is being written is read again.
+func lines(path string, from int64, match func([]byte) bool) (end int64, more bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return false, err
+		return from, false, err
 	}
 	defer f.Close()
+	if _, err := f.Seek(from, io.SeekStart); err != nil {
+		return from, false, err
+	}
 	in := bufio.NewReaderSize(f, 64<<10)
-	for {
+	for end = from; ; {
 		row, err := in.ReadBytes('\n')
 		if len(row) > 0 && !match(bytes.TrimSuffix(row, []byte("\n"))) {
-			return false, nil
+			return end, false, nil
 		}
 		if errors.Is(err, io.EOF) {
-			return true, nil
+			return end, true, nil
 		}
 		if err != nil {
-			return false, err
+			return end, false, err
 		}
+		end += int64(len(row))
 	}
 }
 

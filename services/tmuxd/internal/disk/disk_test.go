@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -213,7 +214,7 @@ func TestTranscripts_ReadLinesOfAnyLengthInWhatChangedSince(t *testing.T) {
 	dir := t.TempDir()
 	found := func(since time.Time) (hit bool) {
 		t.Helper()
-		err := d.Transcripts(filepath.Join(dir, "*.jsonl"), since, func(_ string, line []byte) bool {
+		err := d.Transcripts(filepath.Join(dir, "*.jsonl"), since, nil, func(_ string, line []byte) bool {
 			hit = hit || strings.Contains(string(line), "needle")
 			return !hit
 		})
@@ -238,5 +239,41 @@ func TestTranscripts_ReadLinesOfAnyLengthInWhatChangedSince(t *testing.T) {
 	}
 	if found(old.Add(time.Minute)) {
 		t.Error("found in what did not change since")
+	}
+}
+
+func TestTranscripts_ReadNothingTwiceButWhatWasNotWhole(t *testing.T) {
+	d := open(t)
+	path := filepath.Join(t.TempDir(), "a.jsonl")
+	read := map[string]int64{}
+	write := func(flags int, text string) (lines []string) {
+		t.Helper()
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flags, 0o600)
+		if err == nil {
+			_, err = f.WriteString(text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+		if err := d.Transcripts(path, time.Time{}, read, func(_ string, line []byte) bool { lines = append(lines, string(line)); return true }); err != nil {
+			t.Fatal(err)
+		}
+		return lines
+	}
+	for _, step := range []struct {
+		flags int
+		text  string
+		want  []string
+	}{
+		{os.O_APPEND, "one\ntwo\nthr", []string{"one", "two", "thr"}},
+		{os.O_APPEND, "ee\n", []string{"three"}},
+		{os.O_APPEND, "", nil},
+		{os.O_APPEND, "four", []string{"four"}},
+		{os.O_TRUNC, "anew\n", []string{"anew"}}, // shorter than what was read
+	} {
+		if got := write(step.flags, step.text); !slices.Equal(got, step.want) {
+			t.Errorf("%q: read %q", step.text, got)
+		}
 	}
 }

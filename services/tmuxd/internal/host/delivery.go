@@ -94,8 +94,8 @@ type delivering struct {
 	mark    string
 	sight   sight
 	ring    session.Ring
-	// conversation is the one whose record has the delivery, once that is known.
-	conversation string
+	// search is for the delivery in the agent's own records.
+	search search
 	// end is when nothing more is begun or waited for.
 	end time.Time
 }
@@ -212,16 +212,13 @@ func (d *delivering) delivered(ctx context.Context, from session.Phase, v Verdic
 		d.h.Logger.WarnContext(ctx, "the phase of a delivery could not be recorded", obs.KeyTarget, d.target, obs.KeyDeliveryID, id, obs.KeyError, err)
 	}
 	if d.harness.Learns() {
-		d.h.learn(ctx, d.target, d.sight.pane.Stamp, d.conversation)
+		d.h.learn(ctx, d.target, d.sight.pane.Stamp, d.search.conversation)
 	}
 	return PasteResult{Verdict: v, ByTranscript: true}, nil
 }
 
 func (d *delivering) proof() proof {
-	p, conversation := d.h.evidence(d.harness, d.target, d.sight.status().Directory, d.req.DeliveryID)
-	if conversation != "" {
-		d.conversation = conversation
-	}
+	p, _ := d.h.evidence(d.harness, d.target, d.sight.status().Directory, d.req.DeliveryID, &d.search)
 	return p
 }
 

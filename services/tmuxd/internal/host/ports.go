@@ -204,8 +204,9 @@ type Disk interface {
 	Runs
 	Ends
 	// Transcripts calls match with the lines of the files that a pattern (as in path/filepath) names and that changed after since,
-	// until it returns false.
-	Transcripts(pattern string, since time.Time, match func(path string, line []byte) bool) error
+	// until it returns false. read holds how far each file was read by its path: what is before that is left out, and it is brought up to
+	// date; nil reads everything.
+	Transcripts(pattern string, since time.Time, read map[string]int64, match func(path string, line []byte) bool) error
 	// Directory checks or makes a working directory, and returns it without symbolic links.
 	Directory(path string, make bool) (string, error)
 	// MakePrivate makes a directory of a harness's own.

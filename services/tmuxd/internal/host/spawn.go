@@ -427,13 +427,14 @@ func (sp *spawning) watch(ctx context.Context, m Memory, boots bool) (SpawnResul
 	// Once started, a start is watched to its end: a caller that went away must not leave a half-known one.
 	ctx = context.WithoutCancel(ctx)
 	var begun time.Time
+	var sr search
 	for tries, sent := 0, time.Now(); ; tries++ {
 		ran, err := h.Disk.Ran(sp.target, m.Stamp)
 		if err == nil && ran.Known && (ran.Ended || ran.Process == session.ProcessGone) {
 			return sp.notStarted(ctx, m, ran), nil
 		}
 		if boots {
-			if p, conversation := h.evidence(sp.harness, sp.target, m.Directory, sp.req.DeliveryID); p == recorded {
+			if p, conversation := h.evidence(sp.harness, sp.target, m.Directory, sp.req.DeliveryID, &sr); p == recorded {
 				failpoint.Hit("tmuxd.spawn.proven")
 				r.PromptPhase = session.Taken
 				sp.taken(ctx, m)

@@ -370,7 +370,7 @@ func (h *Host) settled(s sight, e Entry) (session.Phase, error) {
 	}
 	p := cannotSay
 	if hn, err := h.Table.Find(e.Harness); err == nil {
-		p, _ = h.evidence(hn, s.target, e.Directory, e.ID)
+		p, _ = h.evidence(hn, s.target, e.Directory, e.ID, &search{})
 	}
 	switch {
 	case p == recorded:
@@ -399,10 +399,18 @@ type evidencer interface {
 	ConversationOf(path, dir string) string
 }
 
+// search is how far the records were searched for one delivery. The zero value has read nothing.
+type search struct {
+	read         map[string]int64
+	found        harness.Mention
+	conversation string
+}
+
 // evidence looks for a delivery in the agent's own records since the delivery was first journalled: in all of them, because a person may
 // have begun another conversation. A record that does not exist is one in which nothing was taken: the program writes it before it acts. With
-// recorded it says in which conversation, if the record tells.
-func (h *Host) evidence(hn evidencer, target, dir, id string) (p proof, conversation string) {
+// recorded it says in which conversation, if the record tells. What an earlier search of the same call has read is not read again: records grow at
+// their end, and are long.
+func (h *Host) evidence(hn evidencer, target, dir, id string, sr *search) (p proof, conversation string) {
 	pattern := hn.Transcripts(dir)
 	entries, err := h.Disk.Entries(target, id)
 	if pattern == "" || err != nil || len(entries) == 0 {
@@ -410,17 +418,22 @@ func (h *Host) evidence(hn evidencer, target, dir, id string) (p proof, conversa
 	}
 	// The journal's clock and that of the file system may differ by a little.
 	since := entries[0].Time.Add(-time.Minute)
-	mark, found := prompt.Mark(id), harness.NotMentioned
-	err = h.Disk.Transcripts(pattern, since, func(path string, line []byte) bool {
-		if found = max(found, hn.Reads(line, mark)); found == harness.Takes {
-			conversation = hn.ConversationOf(path, dir)
-		}
-		return found != harness.Takes
-	})
+	mark := prompt.Mark(id)
+	if sr.read == nil {
+		sr.read = map[string]int64{}
+	}
+	if sr.found != harness.Takes {
+		err = h.Disk.Transcripts(pattern, since, sr.read, func(path string, line []byte) bool {
+			if sr.found = max(sr.found, hn.Reads(line, mark)); sr.found == harness.Takes {
+				sr.conversation = hn.ConversationOf(path, dir)
+			}
+			return sr.found != harness.Takes
+		})
+	}
 	switch {
-	case found == harness.Takes:
-		return recorded, conversation
-	case err != nil || found == harness.Mentioned:
+	case sr.found == harness.Takes:
+		return recorded, sr.conversation
+	case err != nil || sr.found == harness.Mentioned:
 		return cannotSay, ""
 	}
 	return notRecorded, ""
