@@ -19,8 +19,10 @@ type Result struct {
 	Broken string
 	Trace  []string
 	// Struck counts the steps in which each fault struck, and Ends the ended states by what became of an event.
-	Struck [kinds]int
+	Struck [floorKinds]int
 	Ends   [events]map[ledger.State]int
+	// Refused is how often one delivery was refused at most, in the model of the floor.
+	Refused int
 }
 
 // String is the result in a line, and the trace where there is one.
@@ -33,10 +35,36 @@ func (r Result) String() string {
 	return out
 }
 
+// system is what can be searched: states, and the steps between them.
+type system[S comparable] interface {
+	first() S
+	// steps yields every step out of a state.
+	steps(from *S, yield func(*step[S]))
+	// over reports whether everything has ended in a state; quiet, whether nothing is under way either, so that no step out of it
+	// matters.
+	over(*S) bool
+	quiet(*S) bool
+	// tally counts a state that is over, and ended says in words what has ended in a state.
+	tally(*S, *Result)
+	ended(*S) string
+}
+
+// step is one possible step out of a state.
+type step[S comparable] struct {
+	what  string
+	event int   // the event that it is about, from 0; -1 for none
+	fault Fault // what goes wrong in it; none for a step that needs nothing to
+	to    *S    // valid until the next step is yielded
+	// broken is the promise that the step broke; empty for none.
+	broken string
+}
+
 // search is one exploration, breadth first.
-type search struct {
-	m      *Model
-	states store
+type search[S comparable] struct {
+	system system[S]
+	states store[S]
+	// most ends a search that grew out of hand; zero is no limit.
+	most   int
 	parent []uint32
 	// calm are the steps that need no fault, by state: edges[calm[i]:calm[i+1]].
 	calm  []int
@@ -50,11 +78,15 @@ type search struct {
 // Check explores every state that can be reached and checks the promises in each; then, that from each of them the events come to
 // an end once faults have stopped.
 func Check(c Config) Result {
-	s := &search{m: New(c), states: newStore()}
+	return check(New(c), c.MaxStates)
+}
+
+func check[S comparable](sys system[S], most int) Result {
+	s := &search[S]{system: sys, states: newStore[S](), most: most}
 	for e := range s.result.Ends {
 		s.result.Ends[e] = map[ledger.State]int{}
 	}
-	first := s.m.first()
+	first := sys.first()
 	s.states.add(&first)
 	s.parent = append(s.parent, 0)
 	s.explore()
@@ -70,7 +102,7 @@ func Check(c Config) Result {
 }
 
 // explore finds every state, level by level.
-func (s *search) explore() {
+func (s *search[S]) explore() {
 	next := 1
 	for i := 0; i < s.states.count; i++ {
 		if i == next {
@@ -79,20 +111,18 @@ func (s *search) explore() {
 		}
 		s.calm = append(s.calm, len(s.edges))
 		from := *s.states.at(uint32(i))
-		if from.over() {
+		if s.system.over(&from) {
 			s.result.Ended++
-			for e := range s.result.Ends {
-				s.result.Ends[e][from.ledger[e].state]++
-			}
-			if from.quiet() {
+			s.system.tally(&from, &s.result)
+			if s.system.quiet(&from) {
 				continue
 			}
 		}
-		s.m.steps(&from, func(st *step) {
+		s.system.steps(&from, func(st *step[S]) {
 			s.result.Transitions++
 			s.result.Struck[st.fault]++
 			if st.broken != "" && s.result.Broken == "" {
-				s.result.Broken, s.at, s.bad = st.broken, uint32(i), st.String()
+				s.result.Broken, s.at, s.bad = st.broken, uint32(i), s.words(st)
 			}
 			n, isNew := s.states.add(st.to)
 			if isNew {
@@ -102,7 +132,7 @@ func (s *search) explore() {
 				s.edges = append(s.edges, n)
 			}
 		})
-		if s.result.Broken != "" || s.m.config.MaxStates > 0 && s.states.count > s.m.config.MaxStates {
+		if s.result.Broken != "" || s.most > 0 && s.states.count > s.most {
 			return
 		}
 	}
@@ -110,18 +140,32 @@ func (s *search) explore() {
 	s.result.Complete = true
 }
 
-// over reports whether both events have ended.
-func (s *State) over() bool { return !s.ledger[0].state.Waits() && !s.ledger[1].state.Waits() }
+func (m *Model) over(s *State) bool { return !s.ledger[0].state.Waits() && !s.ledger[1].state.Waits() }
 
 // quiet reports whether nothing is under way any more that could change the session.
-func (s *State) quiet() bool {
+func (m *Model) quiet(s *State) bool {
 	return s.op.stage == idle && s.flight.what == noDeed && s.late.kind == nothing && !s.runs[0].active && !s.runs[1].active &&
 		s.backup == backup{}
 }
 
+func (m *Model) tally(s *State, r *Result) {
+	for e := range r.Ends {
+		r.Ends[e][s.ledger[e].state]++
+	}
+}
+
+func (m *Model) ended(s *State) (out string) {
+	for e, row := range s.ledger {
+		if !row.state.Waits() {
+			out += fmt.Sprintf(" [%d %s]", e+1, row.state)
+		}
+	}
+	return out
+}
+
 // ends checks, backwards from the states in which both events have ended, that each state leads to one of them by steps that need
 // no fault. Every choice is a fair one: what is possible again and again happens at last.
-func (s *search) ends() {
+func (s *search[S]) ends() {
 	// The steps turned around, as one list by their ends.
 	first := make([]int, s.states.count+1)
 	for _, to := range s.edges {
@@ -140,7 +184,7 @@ func (s *search) ends() {
 	good := make([]bool, s.states.count)
 	var todo []uint32
 	for i := range s.states.count {
-		if s.states.at(uint32(i)).over() {
+		if s.system.over(s.states.at(uint32(i))) {
 			good[i], todo = true, append(todo, uint32(i))
 		}
 	}
@@ -162,7 +206,7 @@ func (s *search) ends() {
 }
 
 // way returns the steps that lead to a state, in words.
-func (s *search) way(to uint32) []string {
+func (s *search[S]) way(to uint32) []string {
 	var numbers []uint32
 	for at := to; at != 0; at = s.parent[at] {
 		numbers = append(numbers, at)
@@ -171,9 +215,9 @@ func (s *search) way(to uint32) []string {
 	from := uint32(0)
 	for i := len(numbers) - 1; i >= 0; i-- {
 		var words string
-		s.m.steps(s.states.at(from), func(st *step) {
+		s.system.steps(s.states.at(from), func(st *step[S]) {
 			if words == "" && *st.to == *s.states.at(numbers[i]) {
-				words = st.String()
+				words = s.words(st)
 			}
 		})
 		out = append(out, words)
@@ -182,8 +226,8 @@ func (s *search) way(to uint32) []string {
 	return out
 }
 
-// String is a step in words.
-func (st *step) String() string {
+// words is a step in words.
+func (s *search[S]) words(st *step[S]) string {
 	out := st.what
 	if st.event >= 0 {
 		out += fmt.Sprintf(" (event %d)", st.event+1)
@@ -191,10 +235,5 @@ func (st *step) String() string {
 	if st.fault != none {
 		out = "! " + out
 	}
-	for e, row := range st.to.ledger {
-		if !row.state.Waits() {
-			out += fmt.Sprintf(" [%d %s]", e+1, row.state)
-		}
-	}
-	return out
+	return out + s.system.ended(st.to)
 }

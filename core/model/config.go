@@ -131,6 +131,17 @@ const (
 	Restore
 
 	kinds
+
+	// The faults from here on are of the model of the floor alone.
+
+	// Reconnect: a connection between a dispatcher and the host breaks.
+	Reconnect = kinds + iota - Restore - 1
+	// FloorUnheard: the answer to a floor is lost, or the floor stays on its way, and the dispatcher counts the connection as broken.
+	FloorUnheard
+	// FilesLost: the host is started again and has lost its file of the highest token, and maybe that of the floor.
+	FilesLost
+
+	floorKinds
 )
 
 // EveryFault lets each fault strike about as often as it can matter, but for a restored database, which makes the search several times

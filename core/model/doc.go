@@ -21,9 +21,15 @@
 // and the tests show that it does. Time is not modelled: what takes long enough may happen at any moment. So ten minutes without
 // evidence may pass between two answers, a lease may end under a run, and a start may come late.
 //
+// The floor of fencing tokens has a model of its own beside it (floor.go, floorsteps.go), searched by the same Check: two dispatchers that
+// connect and greet, one database that is restored, and one host that loses its files. What is typed there is typed in one step, for
+// how a delivery goes on at a session makes no difference to who is let in; tokens there are numbers, and no ranks, for it matters how far
+// a sequence was set back. Each lease has an age that nothing in the protocol knows, and nothing of an older one may be typed after
+// something of a newer one. A delivery may be refused a number of times that the faults account for, and no more.
+//
 // What is left out: other people's sessions and guests, channels, more than one host, a journal that cannot be read, the 64 places of
-// the ring, and that a dialog may be drawn while tmux reads the screen (the race that protocol.md states). In the model a guard sees
-// what the agent shows, and a conversation has an event when the agent has taken it.
+// the ring, the floor in the model of the session, and that a dialog may be drawn while tmux reads the screen (the race that
+// protocol.md states). In the model a guard sees what the agent shows, and a conversation has an event when the agent has taken it.
 //
 // When the protocol changes, change the step here that does it, in its words, and run the tests. The package knows nothing of tmux,
 // gRPC or Postgres, and nothing imports it.

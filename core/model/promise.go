@@ -13,5 +13,8 @@ const (
 	reportedLost   = "an event was reported as delivered and is in no conversation"
 	endedUnsaid    = "an event ended without a reason"
 	droppedFree    = "an event was dropped although nothing but its own session holds the name"
+	belowFloor     = "an order below the floor was let in"
+	crossed        = "something of an older lease was typed after something of a newer one"
+	refusedAgain   = "a delivery was refused more often than there is a cause for"
 	stuck          = "faults have stopped, and the events do not end"
 )

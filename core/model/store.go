@@ -3,10 +3,10 @@ package model
 import "hash/maphash"
 
 // store numbers states from 0 and knows them again. It is a hash table with open addressing, exact, and it never moves a state.
-type store struct {
+type store[S comparable] struct {
 	seed   maphash.Seed
 	count  int
-	chunks []*[chunk]State
+	chunks []*[chunk]S
 	places []place
 }
 
@@ -17,13 +17,15 @@ type place struct {
 
 const chunk = 1 << 12
 
-func newStore() store { return store{seed: maphash.MakeSeed(), places: make([]place, 1<<16)} }
+func newStore[S comparable]() store[S] {
+	return store[S]{seed: maphash.MakeSeed(), places: make([]place, 1<<16)}
+}
 
 // at returns a state by its number.
-func (s *store) at(n uint32) *State { return &s.chunks[n/chunk][n%chunk] }
+func (s *store[S]) at(n uint32) *S { return &s.chunks[n/chunk][n%chunk] }
 
 // add returns the number of a state, and whether it is seen for the first time.
-func (s *store) add(st *State) (number uint32, isNew bool) {
+func (s *store[S]) add(st *S) (number uint32, isNew bool) {
 	if s.count*2 >= len(s.places) {
 		s.grow()
 	}
@@ -33,7 +35,7 @@ func (s *store) add(st *State) (number uint32, isNew bool) {
 		switch p := s.places[at]; {
 		case p.number == 0:
 			if s.count%chunk == 0 {
-				s.chunks = append(s.chunks, new([chunk]State))
+				s.chunks = append(s.chunks, new([chunk]S))
 			}
 			number = uint32(s.count)
 			s.count++
@@ -47,7 +49,7 @@ func (s *store) add(st *State) (number uint32, isNew bool) {
 }
 
 // grow doubles the table.
-func (s *store) grow() {
+func (s *store[S]) grow() {
 	old := s.places
 	s.places = make([]place, 2*len(old))
 	mask := uint32(len(s.places) - 1)

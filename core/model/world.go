@@ -17,16 +17,6 @@ func New(c Config) *Model {
 	return &Model{config: c, rings: newRings(), restores: c.Limits[Restore] > 0}
 }
 
-// step is one possible step out of a state.
-type step struct {
-	what  string
-	event int    // the event that it is about, from 0; -1 for none
-	fault Fault  // what goes wrong in it; none for a step that needs nothing to
-	to    *State // valid until the next step is yielded
-	// broken is the promise that the step broke; empty for none.
-	broken string
-}
-
 // first is the state in which nothing has happened yet.
 func (m *Model) first() State {
 	s := State{host: host{greeted: true}, faults: uint8(m.config.Faults)}
@@ -50,7 +40,7 @@ func (w *world) breaks(promise string) {
 }
 
 // steps yields every step out of a state.
-func (m *Model) steps(from *State, yield func(*step)) {
+func (m *Model) steps(from *State, yield func(*step[State])) {
 	x := expansion{m: m, from: from, yield: yield}
 	x.poller()
 	x.dispatchers()
@@ -65,9 +55,9 @@ func (m *Model) steps(from *State, yield func(*step)) {
 type expansion struct {
 	m     *Model
 	from  *State
-	yield func(*step)
+	yield func(*step[State])
 	w     world
-	out   step
+	out   step[State]
 }
 
 // try yields the step that do makes, if the fault that it needs may still strike.
@@ -88,7 +78,7 @@ func (x *expansion) try(what string, event int, f Fault, do func(w *world)) {
 	if x.w.State == *x.from {
 		return
 	}
-	x.out = step{what: what, event: event, fault: f, to: &x.w.State, broken: x.w.broken}
+	x.out = step[State]{what: what, event: event, fault: f, to: &x.w.State, broken: x.w.broken}
 	x.yield(&x.out)
 }
 
