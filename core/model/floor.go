@@ -151,7 +151,8 @@ func (m *floorModel) sessionOf(delivery uint8) uint8 {
 	return 0
 }
 
-// AllFloorRules returns the rules as they are built. They have no Clock.
+// AllFloorRules returns the rules as they are built, but for Clock: what the floor does is shown without it, and so holds whatever becomes of
+// the database's clock.
 func AllFloorRules() FloorRules {
 	return FloorRules{Floor: true, Seen: true, Once: true, Again: true, Raise: true}
 }

@@ -131,8 +131,8 @@ func TestFloor_FindsRulesThatAreLeftOut(t *testing.T) {
 
 // A floor is above what the host has seen and what the database remembers. A lease that was taken since the last floor, and that a
 // restored database has forgotten, is above it, and the tokens that come next are as low as its own: when its order is still on its way
-// then, nothing tells it from a newer one. Tokens that never repeat would.
-func TestFloor_AForgottenLeaseWhoseOrderIsStillOnItsWayIsNotCovered(t *testing.T) {
+// then, nothing tells it from a newer one, but tokens that never repeat: the database draws them from its clock.
+func TestFloor_AForgottenLeaseWhoseOrderIsStillOnItsWayIsToldByTheClock(t *testing.T) {
 	config := FloorConfig{Rules: AllFloorRules(), Limits: map[Fault]int{Restore: 1}, Faults: 1, Forgotten: true}
 	config.Rules.Clock = true
 	floorFound(t, config, crossed, func(c *FloorConfig) { c.Rules.Clock = false })

@@ -149,3 +149,32 @@ func TestFence_AFloorThatCannotBeKeptIsNotTold(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// A host that lost its own files is asked, when a dispatcher comes, for the highest token it knows; what its sessions have seen counts too, once
+// one of them has refused an older one.
+func TestFence_WhatASessionHasSeenIsKnownAgainAfterTheFilesAreLost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.tokens = 1_795_000_000_000_000 // as a dispatcher's are: microseconds
+	r.started("", "")
+	seen := r.tokens
+	r.tmux.Close()
+	r.disk.Close()
+	for _, name := range []string{"token.json", "floor.json"} {
+		if err := os.Remove(filepath.Join(r.dir, "state", name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	r.open()
+	if f := r.Fence(); f.Highest != 0 {
+		t.Fatalf("%+v", f)
+	}
+	if _, err := r.Paste(r.ctx(), host.PasteRequest{Item: r.item, DeliveryID: d1, Text: "hello there", Token: seen - 1}); !errors.Is(err, fault.Fenced) {
+		t.Errorf("an older token: %v", err)
+	}
+	if f := r.Fence(); f.Highest != seen {
+		t.Errorf("%+v, and %d was seen", f, seen)
+	}
+	r.ready()
+	r.until("a newer one acts", func() bool { return r.paste(d1, "hello there").Verdict == host.Submitted })
+}

@@ -77,9 +77,9 @@ func (s *Store) Begin(ctx context.Context, d deliver.Delivery, queued deliver.Ev
 // a lease which came and went meanwhile.
 const takeLeaseSQL = `
 insert into dispatcher.leases as l (work_item, holder, token, until)
-values (@work_item, @holder, nextval('dispatcher.fencing_token'), clock_timestamp() + @time::interval)
+values (@work_item, @holder, dispatcher.next_token(), clock_timestamp() + @time::interval)
 on conflict (work_item) do update
-set holder = excluded.holder, token = nextval('dispatcher.fencing_token'), until = clock_timestamp() + @time::interval
+set holder = excluded.holder, token = dispatcher.next_token(), until = clock_timestamp() + @time::interval
 where l.holder = '' or l.until <= clock_timestamp() or l.holder = excluded.holder
 returning holder, token, until`
 
@@ -134,7 +134,7 @@ func (s *Store) RaiseToken(ctx context.Context, above int64) (drawn int64, err e
 			from dispatcher.fencing_token where last_value <= $1`, above); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, "select nextval('dispatcher.fencing_token')").Scan(&drawn)
+		return tx.QueryRow(ctx, "select dispatcher.next_token()").Scan(&drawn)
 	})
 	return drawn, err
 }

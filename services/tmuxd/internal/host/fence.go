@@ -33,7 +33,7 @@ func (h *Host) Fence() Fence {
 // The floor is checked at the door (fence) and is no part of the guard inside tmux, so an act that was let in before goes on under its own
 // token. That is safe: it ends before the lease that it runs under; until it ends it has the turn of its target, so that no newer act comes
 // between; and once a newer one acted, its token stands in @mux_fence and the server refuses the rest of the older. What an earlier life of
-// tmuxd let in cannot run at all: the generation has moved on.
+// tmuxd let in may run until the first act on its session, which moves the generation on: nothing newer has acted there by then.
 func (h *Host) RaiseFence(floor int64) (Fence, error) {
 	if floor <= 0 {
 		return Fence{}, fault.New(fault.Invalid, fault.ReasonBadArgument, "a floor above zero is required").
@@ -60,6 +60,10 @@ func (h *Host) fence(s sight, token int64) error {
 		seen = max(seen, s.pane.Fence)
 	}
 	if token < seen {
+		// Whoever asks is told by Fence above what to raise its sequence: a host that lost its own files knows it from its sessions alone.
+		if err := h.Disk.RaiseToken(seen); err != nil {
+			return storage(err)
+		}
 		return fault.Newf(fault.Fenced, fault.ReasonOlderToken, "the fencing token %d is older than %d, which this session has seen", token, seen)
 	}
 	if err := h.Disk.RaiseToken(token); err != nil {
