@@ -19,6 +19,11 @@ tmuxd:
 # Where agents work. {target} stands for the session's name; every directory must be below one of the roots.
 #  directory: /home/me/work/{target}
 #  roots: [/home/me/work]
+# Without this the directory is made empty. With it an agent finds the repository there, on a branch of its item's own.
+#  trees:
+#    - match: octo/*
+#      kind: clone
+#      repository: git@github.com:{owner}/{repo}.git
 # How many agents may live on this machine at once. An event that needs one more waits.
 #  capacity: 20
 # Programs that can run as agents, beside the bundled fakeagent. The patterns say how the screen of the program reads:
@@ -40,7 +45,7 @@ tmuxd:
 
 # The dispatcher decides what each event needs: a paste into a living agent, or a start.
 dispatcher:
-# What to start for a work item that has no session yet. fakeagent is a stand-in to try muxpost out with.
+# What to start for a work item that has no session yet. fakeagent is a stand-in to try muxpost out with; muxpost harnesses lists the others.
   harness: fakeagent
 # To see what would be done without anything being started or typed: events wait, and muxpost explain tells.
 #  shadow: true
