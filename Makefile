@@ -13,7 +13,7 @@ GO        ?= go
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build every program into bin/
@@ -41,6 +41,12 @@ bench: setup ## measure tmuxd beside running tmux for everything, at 1 to 1000 s
 .PHONY: stress
 stress: setup ## a thousand deliveries into a hundred sessions while things break (minutes)
 	STRESS_SESSIONS=100 $(GO) test ./services/tmuxd -race -count 1 -v -timeout 20m -run '^TestStress_'
+
+.PHONY: test-harnesses
+test-harnesses: setup ## deliveries into the real agent programs that MUXPOST_TEST_HARNESSES names (HARNESS_PROMPTS, HARNESS_KILLS, HARNESS_SEED)
+	@test -n "$(MUXPOST_TEST_HARNESSES)" || { echo "set MUXPOST_TEST_HARNESSES to the directories where codex and opencode lie"; exit 1; }
+	HARNESS_PROMPTS=$(or $(HARNESS_PROMPTS),200) HARNESS_KILLS=$(or $(HARNESS_KILLS),50) \
+		$(GO) test ./test/harnesses -count 1 -v -timeout 4h -run '^TestHarness_TheFigures' -skip '/fakeagent$$'
 
 .PHONY: lint
 lint: $(TOOLS)/.lint ## run the linters (the first run compiles them: minutes)

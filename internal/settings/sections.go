@@ -134,6 +134,9 @@ type Harness struct {
 	Dialogs []string `conf:"dialogs"`
 	// DialogTitles are beginnings of the pane's title while a dialog waits.
 	DialogTitles []string `conf:"dialog_titles"`
+	// DialogsHideCursor is true where the cursor does not show while a dialog is open: what looks like one beside a composer that has the cursor
+	// is a text that quotes it.
+	DialogsHideCursor bool `conf:"dialogs_hide_cursor"`
 	// BusyTitle matches the pane's title, Busy a row of the last ones, while a turn runs.
 	BusyTitle string `conf:"busy_title"`
 	Busy      string `conf:"busy"`
@@ -141,6 +144,8 @@ type Harness struct {
 	WhenBusy string `conf:"when_busy"`
 	// NoBracketedPaste is true for programs without bracketed paste: a text is made one line for them.
 	NoBracketedPaste bool `conf:"no_bracketed_paste"`
+	// TurnShows is how long after it took a text the program may look idle, though the turn runs.
+	TurnShows time.Duration `conf:"turn_shows"`
 	// Settle is how long after a paste the program takes a submit.
 	Settle time.Duration `conf:"settle"`
 	// Survival is how long a start is watched before it counts.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/session"
@@ -222,6 +223,35 @@ func TestPaste_ATurnIsWaitedFor(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	r.took(res.Conversation, typed(d1, "zz:dur=3s"), typed(d2, "hello there"))
+}
+
+func TestPaste_AWordThatCouldBeCompletedIsClosed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	res := r.started("", "")
+	r.ready()
+	if got := r.paste(d1, "look at @README.md"); got.Verdict != host.Submitted {
+		t.Fatalf("%+v", got)
+	}
+	r.took(res.Conversation, typed(d1, "look at @README.md "))
+}
+
+func TestPaste_ATurnThatDoesNotShowYetIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.entry.TurnShows = 5 * time.Second
+	r.restart()
+	res := r.started("", "")
+	r.ready()
+	if got := r.paste(d1, "hello"); got.Verdict != host.Submitted {
+		t.Fatalf("%+v", got)
+	}
+	r.idle()
+	if got := r.paste(d2, "hello there"); got.Verdict != host.Held || got.Cause != host.HeldBusy {
+		t.Fatalf("an agent looks idle, but may have begun a turn: %+v", got)
+	}
+	r.until("it goes in once a turn would show", func() bool { return r.paste(d2, "hello there").Verdict == host.Submitted })
+	r.took(res.Conversation, typed(d1, "hello"), typed(d2, "hello there"))
 }
 
 func TestPaste_GoesToTheAgentsPaneAlone(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/rpc"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
@@ -27,21 +26,24 @@ const (
 	item   = "github:octo/widget#7"
 	target = "loop-octo-widget-7"
 	// startTime is how long a program may take until its composer is there, on a machine that is busy with other tests.
-	startTime = 2 * time.Minute
+	startTime = 5 * time.Minute
 )
 
 // rig is a tmuxd with a program's entry, the program with a home of its own, and the model that it asks.
 type rig struct {
+	program
 	t     *testing.T
-	name  string
 	dir   string
 	model *fakemodel.Server
 	tmuxd tmuxdv1.TmuxdServiceClient
 	conn  *grpc.ClientConn
 	// process is tmuxd's.
 	process *exec.Cmd
-	// sent counts what was asked for, for tokens and delivery ids.
+	// sent counts what was asked for, for tokens and names.
 	sent int
+	// directory is where the program runs, and conversation the one that it goes on with; empty when not known.
+	directory, conversation string
+	tally
 }
 
 // built builds tmuxd and its wrapper once.
@@ -66,15 +68,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func newRig(t *testing.T, name string) *rig {
+func newRig(t *testing.T, p program) *rig {
 	t.Helper()
-	path := needs.Agent(t, name)
+	path := p.path(t)
 	needs.Program(t, "tmux")
 	bin, err := built()
 	must(t, err)
 	dir, err := os.MkdirTemp("", "mux") // a socket's address is short
 	must(t, err)
-	r := &rig{t: t, name: name, dir: dir}
+	r := &rig{program: p, t: t, dir: dir}
 	t.Cleanup(func() { r.end(); os.RemoveAll(dir) })
 	r.model, err = fakemodel.Start(fakemodel.Config{})
 	must(t, err)
@@ -83,7 +85,7 @@ func newRig(t *testing.T, name string) *rig {
 	must(t, fakemodel.OpencodeConfig(filepath.Join(home, ".config", "opencode"), r.model.URL()))
 	must(t, fakemodel.QwenSettings(filepath.Join(home, ".qwen")))
 	env := []string{fakemodel.KeyVariable + "=x"}
-	if name == "qwen" {
+	if p.name == "qwen" {
 		env = fakemodel.QwenEnviron(r.model.URL())
 	}
 	var pass []string
@@ -92,7 +94,7 @@ func newRig(t *testing.T, name string) *rig {
 		pass = append(pass, key)
 	}
 	config := fmt.Sprintf("tmuxd:\n  listen: unix:%[1]s/t.sock\n  host: a\n  data_dir: %[1]s/data\n  harnesses:\n    %[2]s: {binary: %[3]s, pass_env: [%[4]s]}\n",
-		dir, name, path, strings.Join(pass, ", "))
+		dir, p.name, path, strings.Join(pass, ", "))
 	must(t, os.WriteFile(filepath.Join(dir, "muxpost.yaml"), []byte(config), 0o600))
 	r.process = exec.Command(filepath.Join(bin, "muxpost-tmuxd"), "--config", filepath.Join(dir, "muxpost.yaml"))
 	r.process.Env = append(env, "HOME="+home, "PATH="+os.Getenv("PATH"), "LANG=C.UTF-8")
@@ -166,7 +168,13 @@ func (r *rig) tmux(args ...string) string {
 	return string(out)
 }
 
-func (r *rig) screen() string { return r.tmux("capture-pane", "-p", "-t", "%0") }
+func (r *rig) pane() string { return r.state().GetIncarnation().GetPaneId() }
+
+func (r *rig) screen() string {
+	return strings.TrimRight(r.tmux("capture-pane", "-p", "-t", r.pane()), "\n")
+}
+
+func (r *rig) shows(text string) bool { return strings.Contains(r.screen(), text) }
 
 // start starts the program, with its earlier conversation if resume names one.
 func (r *rig) start(resume string) *tmuxdv1.SpawnResponse {
@@ -181,11 +189,22 @@ func (r *rig) start(resume string) *tmuxdv1.SpawnResponse {
 	return res
 }
 
+// started starts the program, which has to succeed.
+func (r *rig) started(resume string) {
+	r.t.Helper()
+	res := r.start(resume)
+	if res.GetStarted() == nil || res.GetStarted().GetConversationId() != resume && resume != "" {
+		r.t.Fatal(res)
+	}
+	r.directory = res.GetStarted().GetDirectory()
+	must(r.t, os.WriteFile(filepath.Join(r.directory, known), nil, 0o600))
+}
+
 // paste asks once for a delivery.
-func (r *rig) paste(id, text string) *tmuxdv1.PasteResponse {
+func (r *rig) paste(d delivery) *tmuxdv1.PasteResponse {
 	r.t.Helper()
 	r.sent++
-	res, err := r.tmuxd.Paste(r.t.Context(), &tmuxdv1.PasteRequest{WorkItem: item, DeliveryId: id, Text: text, FencingToken: int64(r.sent)})
+	res, err := r.tmuxd.Paste(r.t.Context(), &tmuxdv1.PasteRequest{WorkItem: item, DeliveryId: d.id, Text: d.text, FencingToken: int64(r.sent)})
 	must(r.t, err)
 	return res
 }
@@ -194,50 +213,36 @@ func submitted(res *tmuxdv1.PasteResponse) bool {
 	return res.GetSubmitted() != nil || res.GetAlreadyDelivered() != nil
 }
 
-// deliver asks for a delivery until it is submitted, as the dispatcher does, and returns what was said on the way.
-func (r *rig) deliver(id, text string) (said []string) {
+// deliver asks for a delivery until it is submitted, as the dispatcher does, and waits until it arrived.
+func (r *rig) deliver(d delivery) {
 	r.t.Helper()
-	r.until(startTime, id+" is submitted", func() bool {
-		res := r.paste(id, text)
-		said = append(said, fmt.Sprint(res))
+	var last *tmuxdv1.PasteResponse
+	r.until(startTime, d.id+" is submitted", func() bool {
+		res := r.paste(d)
+		if got := fmt.Sprint(res); got != fmt.Sprint(last) {
+			r.t.Log(d.id, strings.TrimPrefix(got, fmt.Sprintf("target:%q", target)))
+		}
+		last = res
 		return submitted(res)
 	})
-	return said
+	r.arrives(d)
 }
 
-// next returns a fresh delivery id.
-func (r *rig) next() string { r.sent++; return "delivery-" + strconv.Itoa(10000+r.sent) }
-
-// reached returns how often the model got a delivery, whole and exact, and how often otherwise.
-func (r *rig) reached(id, text string) (exact, otherwise int) {
-	clean, _, err := prompt.Clean(text)
+// kill kills, behind tmuxd's back, the program or, when wrapper is set, what runs it.
+func (r *rig) kill(wrapper bool) {
+	r.t.Helper()
+	pid := strconv.FormatUint(uint64(r.state().GetIncarnation().GetPanePid()), 10)
+	if !wrapper {
+		children, err := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
+		must(r.t, err)
+		pid = strings.Fields(string(children))[0]
+	}
+	n, err := strconv.Atoi(pid)
 	must(r.t, err)
-	want := prompt.Typed(id, clean)
-	for _, m := range fakemodel.Prompts(r.model.Received()) {
-		switch {
-		case strings.TrimRight(m.Text, " \n") == strings.TrimRight(want, " \n"):
-			exact++
-		case strings.Contains(m.Text, prompt.Mark(id)):
-			otherwise++
-		}
-	}
-	return exact, otherwise
+	must(r.t, syscall.Kill(n, syscall.SIGKILL))
+	r.until(20*time.Second, "it is dead", r.dead)
 }
 
-// once waits until the model got a delivery, and expects it once.
-func (r *rig) once(id, text string) {
-	r.t.Helper()
-	r.until(startTime, id+" reached the model", func() bool { exact, _ := r.reached(id, text); return exact > 0 })
-	if exact, otherwise := r.reached(id, text); exact != 1 || otherwise != 0 {
-		r.t.Errorf("%s reached the model %d times, and %d times otherwise than it was sent", id, exact, otherwise)
-	}
-}
-
-// kill kills the program and what it started, behind tmuxd's back.
-func (r *rig) kill() {
-	r.t.Helper()
-	_ = syscall.Kill(int(r.state().GetIncarnation().GetPanePid()), syscall.SIGKILL)
-	r.until(20*time.Second, "it is dead", func() bool {
-		return slices.Contains([]tmuxdv1.State{tmuxdv1.State_STATE_DEAD, tmuxdv1.State_STATE_ABSENT}, r.state().GetState())
-	})
+func (r *rig) dead() bool {
+	return slices.Contains([]tmuxdv1.State{tmuxdv1.State_STATE_DEAD, tmuxdv1.State_STATE_ABSENT}, r.state().GetState())
 }

@@ -106,6 +106,21 @@ func TestComposed_OnlyTheWholeTextAloneIsSubmitted(t *testing.T) {
 	}
 }
 
+func TestClosed_LeavesNoWordThatAProgramWouldComplete(t *testing.T) {
+	for typed, want := range map[string]string{
+		"look at @README.md": "look at @README.md ", "m\n@": "m\n@ ", "use $plan": "use $plan ", "write to me@there": "write to me@there ",
+		"see (@x": "see (@x ", "@x and more": "@x and more", "as it is": "as it is", "/help": "/help",
+	} {
+		if got := Closed(typed); got != want {
+			t.Errorf("Closed(%q) = %q", typed, got)
+		}
+	}
+	text := "[muxpost d0123456789]\n" + strings.Repeat("x", 1500) + " @x"
+	if h := bundled(t); h.Composed(Reading{Ready: true, Text: fmt.Sprintf("[Pasted Content %d chars]", len(text)+1)}, Closed(text), "[muxpost d0123456789]") != ShowsText {
+		t.Error("a fold does not stand for the text as it was typed")
+	}
+}
+
 func TestReads_OnlyAMessageThatBeginsWithTheMark(t *testing.T) {
 	h := bundled(t)
 	mark := "[muxpost d0123456789]"
@@ -164,6 +179,7 @@ func TestNew_SaysWhichKeyIsWrong(t *testing.T) {
 		"exactly one":     func(e *settings.Harness) { e.Prompt = "^› " },
 		"fold":            func(e *settings.Harness) { e.Fold = "(" },
 		"POSIX":           func(e *settings.Harness) { e.Dialogs = []string{`\d+`} },
+		"turn_shows":      func(e *settings.Harness) { e.TurnShows = -1 },
 		"when_busy":       func(e *settings.Harness) { e.WhenBusy = "later" },
 		"conversation_id": func(e *settings.Harness) { e.ConversationID = "guessed" },
 		"fresh":           func(e *settings.Harness) { e.Fresh = nil },

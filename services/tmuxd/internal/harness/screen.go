@@ -28,11 +28,11 @@ type Reading struct {
 	Busy bool
 	// Text is what stands in the composer, its rows joined by a blank; empty for an empty one.
 	Text string
-	// Elsewhere has a bit for each dialog pattern that matches a row which is no dialog: too far up, where history quotes one.
+	// Elsewhere has a bit for each dialog pattern that matches a row which is no dialog, but a text that quotes one.
 	Elsewhere uint64
 }
 
-// Guarded returns the dialog patterns that tmux is to look for: it looks at the whole screen, so those that history matches would refuse
+// Guarded returns the dialog patterns that tmux is to look for: it looks at the whole screen, so those that a text matches would refuse
 // every act. What a dialog does to the cursor is guarded besides.
 func (h *Harness) Guarded(r Reading) []string {
 	var out []string
@@ -60,11 +60,12 @@ func (h *Harness) Read(s Screen) Reading {
 			r.Dialog, r.DialogRow = true, s.Title
 		}
 	}
+	text, composed := h.composer(s)
 	for y, row := range s.Rows[:last] {
 		low := y >= last-dialogRows
 		for i, d := range h.dialogs {
 			switch match := d.MatchString(row); {
-			case match && !low:
+			case match && (!low || composed && h.DialogsHideCursor):
 				r.Elsewhere |= 1 << i
 			case match && !r.Dialog:
 				r.Dialog, r.DialogRow = true, strings.TrimSpace(row)
@@ -77,8 +78,7 @@ func (h *Harness) Read(s Screen) Reading {
 	if h.busyTitle != nil && h.busyTitle.MatchString(s.Title) {
 		r.Busy = true
 	}
-	r.Text, r.Ready = h.composer(s)
-	r.Ready = r.Ready && !r.Dialog
+	r.Text, r.Ready = text, composed && !r.Dialog
 	return r
 }
 
@@ -187,6 +187,18 @@ const (
 	// ShowsOther means that something else stands there.
 	ShowsOther
 )
+
+// completed are the characters that begin a word which programs complete: a file, a skill. While a list of what it may become is open, a
+// submit chooses from it and changes the text.
+const completed = "@$"
+
+// Closed returns a text as it is to be typed: where its last word could be completed, a blank ends that word.
+func Closed(typed string) string {
+	if strings.ContainsAny(typed[strings.LastIndexFunc(typed, unicode.IsSpace)+1:], completed) {
+		return typed + " "
+	}
+	return typed
+}
 
 // tail is how much of the end of a text must show to be taken for it: a composer shows no more than its last rows.
 const tail = 24

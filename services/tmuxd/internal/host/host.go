@@ -71,6 +71,8 @@ type slot struct {
 	users int
 	// generation is the server's generation that this process gave it; empty when it has to give a new one first.
 	generation string
+	// took is when this process saw that the agent had taken a text.
+	took time.Time
 }
 
 // New returns a host.

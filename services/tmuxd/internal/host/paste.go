@@ -42,6 +42,7 @@ func (p *pasting) carry(ctx context.Context, phase session.Phase) (PasteResult, 
 	if p.harness.NoBracketedPaste {
 		p.typed = strings.Join(strings.Fields(p.typed), " ")
 	}
+	p.typed = harness.Closed(p.typed)
 	switch here := p.ring.Phase(p.req.DeliveryID); here {
 	case session.Boot, session.Submitted:
 		return p.settle(ctx, here, false)
@@ -87,6 +88,8 @@ func (p *pasting) held(s Screen) (PasteResult, bool) {
 		return hold(HeldNotReady, "the composer is not there: the agent is starting, or shows something else"), true
 	case reading.Busy && p.harness.WhenBusy == "hold":
 		return hold(HeldBusy, "a turn is running"), true
+	case p.harness.WhenBusy == "hold" && time.Since(p.slot.took) < p.harness.TurnShows:
+		return hold(HeldBusy, "a turn has begun, and may not show yet"), true
 	case reading.Text != "":
 		if other := p.ring.Unsubmitted(); other != "" && other != p.req.DeliveryID {
 			return hold(HeldDraft, "the composer holds text, perhaps that of delivery "+other+", which was typed and not submitted"), true

@@ -464,6 +464,7 @@ func (sp *spawning) watch(ctx context.Context, m Memory, boots bool) (SpawnResul
 // taken records that the agent's own record has the first prompt. If that cannot be written, the next question finds out again.
 func (sp *spawning) taken(ctx context.Context, m Memory) {
 	h, id := sp.h, sp.req.DeliveryID
+	sp.slot.took = time.Now()
 	_ = h.Disk.Append(sp.target, sp.entry(session.Taken, m.Stamp, m.Conversation), false)
 	actCtx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()

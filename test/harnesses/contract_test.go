@@ -1,0 +1,35 @@
+package harnesses
+
+import "testing"
+
+func TestHarness_EveryEntryKeepsTheContract(t *testing.T) {
+	each(t, func(r *rig) {
+		r.started("")
+		r.subtest("the first prompt, before it is ready", func() { r.deliver(r.next("as soon as you are there")) })
+		for _, s := range situations() {
+			r.subtest(s.name, func() { s.meet(r) })
+		}
+		r.subtest("a killed program", func() { r.meetDeath(false, false) })
+		r.subtest("a killed wrapper, in a turn", func() { r.meetDeath(true, true) })
+		r.subtest("an unknown conversation", r.meetUnknown)
+		if f := r.figures(); f.off() {
+			r.t.Error(f)
+		}
+	})
+}
+
+// subtest is a part of the contract. The next one needs a program that this one left in order.
+func (r *rig) subtest(name string, f func()) {
+	whole := r.t
+	ok := whole.Run(name, func(t *testing.T) {
+		r.t = t
+		f()
+		r.innocent()
+		if got := r.figures(); got.off() {
+			t.Error(got)
+		}
+	})
+	if r.t = whole; !ok {
+		r.t.FailNow()
+	}
+}
