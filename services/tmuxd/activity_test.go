@@ -25,7 +25,7 @@ func TestActivity_IsWhatTheScreenShows(t *testing.T) {
 	r.started("", "")
 	does(host.ActivityStarting, "it starts")
 	does(host.ActivityIdle, "it waits for a message")
-	r.until("it takes a message", func() bool { return r.paste(d1, "hello there").Verdict == host.Submitted })
+	r.until("it takes a message", func() bool { return r.goesIn(d1, "hello there") })
 	does(host.ActivityWorking, "it works")
 	does(host.ActivityIdle, "it is done")
 	r.person("send-keys", "-t", "%0", "half a draft")

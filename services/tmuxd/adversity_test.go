@@ -68,7 +68,7 @@ func TestPaste_ATextThatShowsLateIsNotTypedAgain(t *testing.T) {
 		return got == host.Submitted || got == host.AlreadyDelivered
 	})
 	r.idle()
-	r.until("the other one is too", func() bool { return r.paste(d2, "hello there").Verdict == host.Submitted })
+	r.until("the other one is too", func() bool { return r.goesIn(d2, "hello there") })
 	r.took(res.Conversation, typed(d1, "hello there"), typed(d2, "hello there"))
 }
 

@@ -176,5 +176,5 @@ func TestFence_WhatASessionHasSeenIsKnownAgainAfterTheFilesAreLost(t *testing.T)
 		t.Errorf("%+v, and %d was seen", f, seen)
 	}
 	r.ready()
-	r.until("a newer one acts", func() bool { return r.paste(d1, "hello there").Verdict == host.Submitted })
+	r.until("a newer one acts", func() bool { return r.goesIn(d1, "hello there") })
 }

@@ -80,7 +80,7 @@ func TestPaste_APersonWhoTypesIsLeftAlone(t *testing.T) {
 		}
 		return got.Verdict == host.Held && got.Cause == host.HeldPerson
 	})
-	r.until("it goes in once the person is at rest", func() bool { return r.paste(d1, "hello").Verdict == host.Submitted })
+	r.until("it goes in once the person is at rest", func() bool { return r.goesIn(d1, "hello") })
 	r.took(res.Conversation, typed(d1, "hello"))
 }
 

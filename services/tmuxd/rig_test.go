@@ -220,6 +220,13 @@ func (r *rig) paste(id, text string) host.PasteResult {
 	return res
 }
 
+// goesIn asks for a delivery once more, and says whether it is in: a busy machine may have shown the evidence only after it was asked last.
+func (r *rig) goesIn(id, text string) bool {
+	r.t.Helper()
+	got := r.paste(id, text).Verdict
+	return got == host.Submitted || got == host.AlreadyDelivered
+}
+
 // ready waits until the agent's composer is there, by pasting nothing: it looks at the screen as a person would.
 func (r *rig) ready() {
 	r.t.Helper()

@@ -429,7 +429,7 @@ func TestSpawn_AHarnessWithoutAPromptFileGetsItsFirstPromptPasted(t *testing.T) 
 		t.Errorf("%+v", res)
 	}
 	r.took(res.Conversation)
-	r.until("it is pasted", func() bool { return r.paste(d1, "hello there").Verdict == host.Submitted })
+	r.until("it is pasted", func() bool { return r.goesIn(d1, "hello there") })
 	r.took(res.Conversation, typed(d1, "hello there"))
 }
 

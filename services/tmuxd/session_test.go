@@ -150,7 +150,7 @@ func TestPaste_AMebibyteIsExact(t *testing.T) {
 	r.ready()
 	text := strings.Repeat("0123456789abcdef é\n", 1<<20/21)
 	// A busy machine may still be drawing when it is looked at: then it is asked again, as the product does.
-	r.until("it is submitted", func() bool { return r.paste(d1, text).Verdict == host.Submitted })
+	r.until("it is submitted", func() bool { return r.goesIn(d1, text) })
 	r.took(res.Conversation, typed(d1, strings.TrimRight(text, "\n")))
 }
 
@@ -250,7 +250,7 @@ func TestPaste_ATurnThatDoesNotShowYetIsWaitedFor(t *testing.T) {
 	if got := r.paste(d2, "hello there"); got.Verdict != host.Held || got.Cause != host.HeldBusy {
 		t.Fatalf("an agent looks idle, but may have begun a turn: %+v", got)
 	}
-	r.until("it goes in once a turn would show", func() bool { return r.paste(d2, "hello there").Verdict == host.Submitted })
+	r.until("it goes in once a turn would show", func() bool { return r.goesIn(d2, "hello there") })
 	r.took(res.Conversation, typed(d1, "hello"), typed(d2, "hello there"))
 }
 

@@ -27,7 +27,7 @@ func TestUpgrade_OfTmuxUnderALivingAgent(t *testing.T) {
 			if st := r.state(); st.State != session.Live || st.Incarnation != before {
 				t.Fatalf("%+v", st)
 			}
-			r.until("the second is submitted", func() bool { return r.paste("delivery-0002", "second").Verdict == host.Submitted })
+			r.until("the second is submitted", func() bool { return r.goesIn("delivery-0002", "second") })
 			r.took(conversation, typed("delivery-0001", "first"), typed("delivery-0002", "second"))
 			if releaseOf(t, next) != releaseOf(t, now) { // else the one that is configured will do
 				r.unreached(before)

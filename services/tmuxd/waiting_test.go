@@ -66,6 +66,6 @@ func TestPaste_OnlySoManyWaitForTheirTurn(t *testing.T) {
 	all.Wait()
 	r.took(conversation, typed(d1, "hello there"))
 	// There is room again, once the turn is over.
-	r.until("it goes in", func() bool { return r.paste(d2, "one more").Verdict == host.Submitted })
+	r.until("it goes in", func() bool { return r.goesIn(d2, "one more") })
 	r.took(conversation, typed(d1, "hello there"), typed(d2, "one more"))
 }
