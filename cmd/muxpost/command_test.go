@@ -339,6 +339,8 @@ func TestCommands_WhatIsNotOneLeadsToOneThatIs(t *testing.T) {
 		{"ack daaaa1111", "did you mean muxpost attention?"},
 		{"attention ak daaaa1111", "muxpost attention ack ID"},
 		{"nothing-like-it", "muxpost --help lists the commands"},
+		{"help sesions", "did you mean muxpost sessions?"},
+		{"help attention ak", "muxpost attention ack ID"},
 	} {
 		if err := d.run(t, strings.Fields(row.line)...); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v", row.line, err)
@@ -419,6 +421,11 @@ func TestRoot_RefusesWhatItDoesNotKnow(t *testing.T) {
 	} {
 		if err := d.run(t, line...); !errors.Is(err, fault.Invalid) {
 			t.Errorf("%v: %v", line, err)
+		}
+	}
+	for _, line := range []string{"help", "help send", "help attention ack"} {
+		if err := d.run(t, strings.Fields(line)...); err != nil || d.out.Len() == 0 {
+			t.Errorf("%s: %v, wrote %q", line, err, d.out)
 		}
 	}
 	if err := d.run(t, "stauts"); !strings.Contains(err.Error(), "muxpost status") {

@@ -91,7 +91,30 @@ func newRoot(a *app) *cobra.Command {
 		}
 	}
 	root.AddCommand(versionCommand(a))
+	strictHelp(root)
 	return root
+}
+
+// strictHelp has "muxpost help X" refuse an X that is no command, as "muxpost X" does. cobra's own shows the general help and succeeds.
+func strictHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "help" {
+			continue
+		}
+		show := c.Run
+		c.Run, c.RunE = nil, func(cmd *cobra.Command, names []string) error {
+			found, rest, err := root.Find(names)
+			if err == nil && found.HasSubCommands() && found.Args != nil {
+				err = found.Args(found, rest)
+			}
+			if err != nil {
+				return err
+			}
+			show(cmd, names)
+			return nil
+		}
+	}
 }
 
 func versionCommand(a *app) *cobra.Command {

@@ -27,6 +27,11 @@ func TestDescribe_StampWinsOverTheToolchainsRecord(t *testing.T) {
 		{"a release from a changed tree", Info{Version: "v0.1.0", Commit: "abc1234def", Dirty: true}, build, "v0.1.0 (abc1234, modified)"},
 		{"a commit without a version", Info{Commit: "abc1234"}, build, "devel (abc1234)"},
 		{"a module installed by version", Info{}, build, "v9.9.9 (fffffff, modified)"},
+		{
+			"a commit between two releases", Info{}, &debug.BuildInfo{
+				Main: debug.Module{Version: "v0.1.1-0.20260102150405-ffffffffffff+dirty"}, Settings: build.Settings,
+			}, "v0.1.1-0.20260102150405-ffffffffffff+dirty",
+		},
 		{"nothing known", Info{}, &debug.BuildInfo{}, "devel"},
 		{"no build information", Info{}, nil, "devel"},
 		{"a short hash", Info{Version: "v1.0.0", Commit: "ab"}, nil, "v1.0.0 (ab)"},
