@@ -22,6 +22,7 @@ import (
 	"muxpost.dev/muxpost/internal/settings"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -247,6 +248,7 @@ func TestSend_RefusesWhatCannotBeDeliveredAndSendsNothing(t *testing.T) {
 	d := newDesk(t)
 	poller := &fakePoller{}
 	d.serve(t, "p", func(s *rpc.Server) { pollerv1.RegisterPollerServiceServer(s, poller) })
+	d.serve(t, "t", func(s *rpc.Server) { tmuxdv1.RegisterTmuxdServiceServer(s, fakeTmuxd{}) })
 	for _, tt := range []struct {
 		name  string
 		line  []string
@@ -261,6 +263,8 @@ func TestSend_RefusesWhatCannotBeDeliveredAndSendsNothing(t *testing.T) {
 		{"not UTF-8", []string{"send", "github:o/r#1", "-"}, "\xff\xfe"},
 		{"two texts", []string{"send", "github:o/r#1", "a", "b"}, ""},
 		{"bad flag", []string{"send", "--nope", "github:o/r#1", "a"}, ""},
+		{"unknown harness", []string{"send", "--harness", "nosuch", "github:o/r#1", "a"}, ""},
+		{"harness that is not installed", []string{"send", "--dry-run", "--harness", "other", "github:o/r#1", "a"}, ""},
 		{"bad timeout", []string{"send", "--wait", "--timeout", "0s", "github:o/r#1", "a"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
+	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/layout"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 )
@@ -51,4 +53,38 @@ func (s *services) harnessInfo(ctx context.Context) (*tmuxdv1.InfoResponse, erro
 	defer cancel()
 	info, err := tmuxdv1.NewTmuxdServiceClient(conn).Info(ctx, &tmuxdv1.InfoRequest{HarnessVersions: true})
 	return info, s.explained(layout.Tmuxd, err)
+}
+
+// canStart refuses the name of a harness whose table has no such entry, or one that runs no sessions, or whose program is not there. A tmuxd that does
+// not answer refuses nothing: its own answer at the start decides.
+func (s *services) canStart(ctx context.Context, name string) error {
+	conn, err := s.conn(layout.Tmuxd)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	info, err := tmuxdv1.NewTmuxdServiceClient(conn).Info(ctx, &tmuxdv1.InfoRequest{})
+	if err != nil {
+		return nil
+	}
+	var can []string
+	for _, h := range info.GetHarnesses() {
+		switch {
+		case h.GetName() != name:
+			if h.GetRunsSessions() && h.GetBinary() != "" {
+				can = append(can, h.GetName())
+			}
+		case !h.GetRunsSessions():
+			return fault.Newf(fault.Invalid, fault.ReasonUnknownHarness, "the harness %s runs tasks alone, not sessions", name).
+				WithRemedy("muxpost harnesses lists those that do")
+		case h.GetBinary() == "":
+			return fault.Newf(fault.Invalid, fault.ReasonUnknownHarness, "the program of the harness %s was not found on %s", name, info.GetHost()).
+				WithRemedy("install it there, or name it in tmuxd.harnesses." + name + ".binary and restart tmuxd")
+		default:
+			return nil
+		}
+	}
+	return fault.Newf(fault.Invalid, fault.ReasonUnknownHarness, "the table of %s has no harness %q", info.GetHost(), name).
+		WithRemedy("it can start " + strings.Join(can, ", ") + "; muxpost harnesses lists all")
 }

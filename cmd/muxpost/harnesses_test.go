@@ -22,7 +22,7 @@ func (fakeTmuxd) Info(_ context.Context, r *tmuxdv1.InfoRequest) (*tmuxdv1.InfoR
 	if r.GetHarnessVersions() {
 		mine.Version = "mine 3.1"
 	}
-	return &tmuxdv1.InfoResponse{Host: "here", Harnesses: []*tmuxdv1.HarnessInfo{mine, {Name: "other"}}}, nil
+	return &tmuxdv1.InfoResponse{Host: "here", Harnesses: []*tmuxdv1.HarnessInfo{mine, {Name: "other", RunsSessions: true}}}, nil
 }
 
 func TestHarnesses_ListsWhatTmuxdTellsAndAsksForVersions(t *testing.T) {

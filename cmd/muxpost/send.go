@@ -76,6 +76,11 @@ func (a *app) send(ctx context.Context, given []string, o sendOptions) error {
 		return err
 	}
 	defer s.close()
+	if o.harness != "" {
+		if err := s.canStart(ctx, o.harness); err != nil {
+			return err
+		}
+	}
 	var answer *pollerv1.SubmitResponse
 	err = s.poller(ctx, callTime, func(ctx context.Context, c pollerv1.PollerServiceClient) (err error) {
 		answer, err = c.Submit(ctx, &pollerv1.SubmitRequest{

@@ -54,10 +54,14 @@ func (b *bench) step(ctx context.Context) error {
 	return nil
 }
 
-// block is how many measures of one way follow each other, as questions of a dispatcher do, before the other way has its turn.
-const block = 10
+// A turn of one way has turnCalls at least and lasts turnTime at least, before the other way has its turn: what a busy host is asked comes one upon
+// another, and a way that is quick is not measured in the moments in which the machine turns to it.
+const (
+	turnCalls = 10
+	turnTime  = 50 * time.Millisecond
+)
 
-// measure alternates between both ways, in blocks. The first of each way is not counted: it opens connections.
+// measure alternates between both ways, in turns. The first of each way is not counted: it opens connections.
 func (b *bench) measure(name string, rounds int, ours, theirs func(i int) error) error {
 	p := pair{name: name, sessions: b.sessions}
 	for _, do := range []func(i int) error{ours, theirs} {
@@ -65,12 +69,12 @@ func (b *bench) measure(name string, rounds int, ours, theirs func(i int) error)
 			return err
 		}
 	}
-	for first := 0; first < rounds; first += block {
+	for first := 0; first < rounds; first += turnCalls {
 		for _, way := range []struct {
 			do   func(i int) error
 			into *[]time.Duration
 		}{{ours, &p.ours}, {theirs, &p.baseline}} {
-			for i := first; i < min(first+block, rounds); i++ {
+			for i, began := first, time.Now(); i < first+turnCalls || time.Since(began) < turnTime; i++ {
 				d, err := timed(i, way.do)
 				if err != nil {
 					return err
