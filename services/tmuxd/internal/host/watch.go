@@ -122,6 +122,9 @@ func (h *Host) rewatch(t *watched, m Memory) {
 		h.Logger.Warn("the processes of a session cannot be found", obs.KeyTarget, m.Target, obs.KeyError, err)
 		return
 	}
+	if t.stamp != m.Stamp {
+		t.agent.leave() // that of another incarnation
+	}
 	t.stamp = m.Stamp
 	h.await(&t.server, server, func() { h.ended(m.Target, m.Stamp, t, &t.server, server) })
 	h.await(&t.agent, agent, func() { h.ended(m.Target, m.Stamp, t, &t.agent, agent) })
@@ -129,20 +132,26 @@ func (h *Host) rewatch(t *watched, m Memory) {
 
 // await watches a process in the place of another one. The end of one that is watched already is told once.
 func (h *Host) await(p *process, life Life, ended func()) {
-	if p.life == life && (p.stop != nil || life == Life{}) {
-		return
+	if p.stop != nil && (life == p.life || life == Life{}) {
+		return // the end of one that lives no more is about to be told, and whoever saw it alive a moment ago has to hear of it
 	}
-	if p.stop != nil {
-		p.stop()
-	}
-	*p = process{life: life}
+	p.leave()
 	if life == (Life{}) {
 		return
 	}
+	p.life = life
 	var err error
 	if p.stop, err = h.Processes.Watch(life.Pid, life.Start, ended); err != nil {
 		h.Logger.Warn("a process of a session cannot be watched", obs.KeyPID, life.Pid, obs.KeyError, err)
 	}
+}
+
+// leave stops watching a process, if it is watched.
+func (p *process) leave() {
+	if p.stop != nil {
+		p.stop()
+	}
+	*p = process{}
 }
 
 // forget lets go of a session of which nothing is known any more. While a process of it is watched it stays: the end of that will be heard of.

@@ -34,3 +34,31 @@ func TestEnded_WhatHasEndedIsNotTakenForWatched(t *testing.T) {
 		t.Errorf("in doubt: %q", got)
 	}
 }
+
+// watches is a Processes that tells of nothing.
+type watches struct{ begun []int }
+
+func (w *watches) Watch(pid int, _ uint64, _ func()) (func(), error) {
+	w.begun = append(w.begun, pid)
+	return func() {}, nil
+}
+
+// A look can see a process alive that is gone by the time at which it is to be watched. The news of its end must still come: nothing else has the
+// session looked at again.
+func TestAwait_TheNewsOfAnEndIsNotCalledOff(t *testing.T) {
+	t.Parallel()
+	of := &watches{}
+	h := New(Config{}, Deps{Now: time.Now, Processes: of})
+	stopped := false
+	p := process{Life{2, 2}, func() { stopped = true }}
+	if h.await(&p, Life{}, nil); stopped || p.life != (Life{2, 2}) || p.stop == nil {
+		t.Errorf("stopped %v, left with %+v", stopped, p.life)
+	}
+	if h.await(&p, Life{3, 3}, nil); !stopped || p.life != (Life{3, 3}) || len(of.begun) != 1 {
+		t.Errorf("stopped %v, watching %+v, begun %v", stopped, p.life, of.begun)
+	}
+	p.stop = nil // it could not be watched
+	if h.await(&p, Life{}, nil); p.life != (Life{}) {
+		t.Errorf("left with %+v, which nobody will hear of", p.life)
+	}
+}
