@@ -24,7 +24,11 @@ const killTime = 3 * time.Second
 // started.
 func (d *Dir) Ran(target, stamp string) (host.Ran, error) {
 	r, err := d.read(target, stamp)
-	if err == nil && !r.Ended() && process(r.Wrapper) == session.ProcessGone {
+	wrapperLives := session.ProcessUnclear
+	if err == nil && !r.Ended() {
+		wrapperLives = process(r.Wrapper)
+	}
+	if wrapperLives == session.ProcessGone {
 		// It may have written its last record and ended between the two looks.
 		r, err = d.read(target, stamp)
 	}
@@ -35,6 +39,10 @@ func (d *Dir) Ran(target, stamp string) (host.Ran, error) {
 		return host.Ran{Process: session.ProcessUnclear}, err
 	}
 	out := host.Ran{Known: true, Process: session.ProcessGone, Reached: r.ReachedHarness(), Ended: r.Ended(), Detail: r.Detail}
+	if wrapperLives == session.ProcessAlive {
+		out.Process = session.ProcessAlive
+		return out, nil
+	}
 	alive, err := r.Alive()
 	switch {
 	case err != nil:

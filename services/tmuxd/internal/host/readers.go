@@ -32,12 +32,9 @@ func (h *Host) Exists(ctx context.Context, item workitem.Ref) Presence {
 	seen := session.Sight{Wrapper: session.ProcessNone} // whether the agent outlived its session is another question
 	var err error
 	if s.memory, s.known, err = h.Disk.Recall(s.target); err == nil {
-		seen.Server = h.Disk.ServerLives(s.memory)
+		seen.Server = session.ProcessNone
 	}
-	seen.Answer = h.Tmux.Dial(s.target)
-	if seen.Answer == session.NoServer && seen.Server == session.ProcessAlive {
-		seen.Answer = h.reopen(ctx, s)
-	}
+	h.dial(ctx, &s, &seen)
 	if seen.Answer == session.Answered {
 		var names []string
 		if names, err = h.Tmux.Names(ctx, s.target); err != nil {

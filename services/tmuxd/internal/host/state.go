@@ -90,16 +90,26 @@ func (h *Host) look(ctx context.Context, item workitem.Ref) sight {
 		s.why = memoryErr.Error()
 	case !s.known:
 		seen.Server = session.ProcessNone
-	default:
-		seen.Server = h.Disk.ServerLives(s.memory)
 	}
-	seen.Answer = h.Tmux.Dial(s.target)
-	if seen.Answer == session.NoServer && seen.Server == session.ProcessAlive {
-		seen.Answer = h.reopen(ctx, s)
-	}
+	h.dial(ctx, &s, &seen)
 	asked := seen
+	// The record is read while the server answers. What it says so early counts only of an agent that lives, in a pane that does.
+	early := make(chan Ran, 1)
+	if target, stamp := s.target, s.memory.Stamp; asked.Answer == session.Answered && stamp != "" {
+		go func() {
+			ran, _ := h.Disk.Ran(target, stamp)
+			early <- ran
+		}()
+	} else {
+		early <- Ran{}
+	}
 	seen = h.observe(ctx, &s, asked)
-	seen.Wrapper = h.wrapper(&s, memoryErr)
+	s.ran = <-early
+	if seen.Pane == session.PaneAlive && s.pane.Stamp == s.memory.Stamp && s.ran.Process == session.ProcessAlive {
+		seen.Wrapper = session.ProcessAlive
+	} else {
+		seen.Wrapper = h.wrapper(&s, memoryErr)
+	}
 	// The end of a wrapper is known before tmux notices it, and 3.3a may miss it until it is told to look.
 	for tries := 0; seen.Pane == session.PaneAlive && seen.Wrapper == session.ProcessGone && tries < noticeTries; tries++ {
 		h.Tmux.Nudge(s.view.Server)
@@ -139,6 +149,16 @@ func (h *Host) observe(ctx context.Context, s *sight, seen session.Sight) sessio
 	}
 	s.sort(&seen)
 	return seen
+}
+
+// dial fills in whether somebody listens where the session's server does, and of one that does not whether its process lives.
+func (h *Host) dial(ctx context.Context, s *sight, seen *session.Sight) {
+	if seen.Answer = h.Tmux.Dial(s.target); seen.Answer != session.NoServer || !s.known {
+		return
+	}
+	if seen.Server = h.Disk.ServerLives(s.memory); seen.Server == session.ProcessAlive {
+		seen.Answer = h.reopen(ctx, *s)
+	}
 }
 
 // reopen has a server whose socket was removed make it again: it lives, and only its address is gone.

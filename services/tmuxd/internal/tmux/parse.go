@@ -13,6 +13,8 @@ const (
 	maxLine = 1 << 20
 	// maxBlock bounds what one command prints, in bytes. The rest is read and dropped, and the block says so.
 	maxBlock = 8 << 20
+	// buffered is what is read at once. Every session has a connection, and so a buffer, for as long as it lives: most answers are one line.
+	buffered = 4 << 10
 )
 
 // block is what one command of a control client printed, between %begin and the %end or %error that has the same time and number.
@@ -30,7 +32,7 @@ type parser struct {
 	r *bufio.Reader
 }
 
-func newParser(r io.Reader) *parser { return &parser{r: bufio.NewReaderSize(r, 16<<10)} }
+func newParser(r io.Reader) *parser { return &parser{r: bufio.NewReaderSize(r, buffered)} }
 
 // next returns the next block, or the next notification (a line outside of any block, beginning with %). Everything between %begin and
 // the end with exactly its time, number and flags is what the command printed: a screen can show anything, also "%end".
