@@ -53,6 +53,7 @@ func TestBadInput_IsExplainedAndLosesNothing(t *testing.T) {
 		"five mebibytes":  {strings.Repeat("x", 5<<20), []string{"send", item, "-"}, 2, "1048576"},
 		"invalid UTF-8":   {"a\xffb", []string{"send", item, "-"}, 2, "UTF-8"},
 		"dry run":         {"", []string{"send", item, "hello", "--dry-run"}, 0, item},
+		"no harness":      {"", []string{"send", item, "hello", "--harness", "codx"}, 2, "fakeagent"},
 		"unknown command": {"", []string{"sned"}, 2, "sned"},
 		"no delivery":     {"", []string{"explain", "delivery-none"}, 1, "delivery-none"},
 	} {
@@ -94,9 +95,9 @@ func TestBadInput_IsExplainedAndLosesNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// An event whose harness is not there is not lost: it fails with the reason, spends its tries and says so.
-	if code, out := w.exit("", "send", item, "hello", "--harness", "codx"); code != 0 {
-		t.Fatalf("exit %d: %s", code, out)
+	// An event whose harness is not there when it is tried is not lost: it fails with the reason, spends its tries and says so.
+	if _, err := w.Poller.Submit(w.ctx, &pollerv1.SubmitRequest{WorkItem: item, Text: "hello", Harness: "codx"}); err != nil {
+		t.Fatal(err)
 	}
 	w.until("the event has failed once", func() bool {
 		rows, err := w.Events(w.ctx, item)
