@@ -381,11 +381,14 @@ func full(t *testing.T, line string) (wrapper.Record, int) {
 		t.Fatal(err)
 	}
 	kept := filepath.Join(dir, "kept")
-	fill := "chmod 500 " + disk + "; "
-	if os.Geteuid() == 0 {
-		fill = "cat /dev/zero > " + disk + "/fill 2>/dev/null; " // permissions stop everybody but root
-	}
 	record := filepath.Join(disk, "record")
+	// The record of the start takes the place of an earlier one, whose room is free afterwards.
+	fill := "until grep -q '\"" + string(wrapper.Running) + "\"' " + record + "; do :; done; "
+	if os.Geteuid() == 0 {
+		fill += "cat /dev/zero > " + disk + "/fill 2>/dev/null; cat /dev/zero > " + disk + "/rest 2>/dev/null; " // permissions stop everybody but root
+	} else {
+		fill += "chmod 500 " + disk + "; "
+	}
 	cmd, _, _ := runSpec(t, fill+line, func(s *wrapper.Spec) { s.RecordFile = record })
 	if os.Geteuid() == 0 {
 		inside := exec.Command("unshare", append([]string{"--mount", "sh", "-c", "mount -t tmpfs -o size=64k none " + disk + " || exit 99; \"$@\"; code=$?; cp " +
