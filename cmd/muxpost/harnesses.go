@@ -85,6 +85,9 @@ func (s *services) canStart(ctx context.Context, name string) error {
 			return nil
 		}
 	}
-	return fault.Newf(fault.Invalid, fault.ReasonUnknownHarness, "the table of %s has no harness %q", info.GetHost(), name).
-		WithRemedy("it can start " + strings.Join(can, ", ") + "; muxpost harnesses lists all")
+	remedy := "muxpost harnesses lists what there is"
+	if len(can) > 0 {
+		remedy = "it can start " + strings.Join(can, ", ") + "; " + remedy
+	}
+	return fault.Newf(fault.Invalid, fault.ReasonUnknownHarness, "the table of %s has no harness %q", info.GetHost(), name).WithRemedy(remedy)
 }

@@ -17,7 +17,7 @@ import (
 
 func main() {
 	sessions := flag.String("sessions", "1,100,500,1000", "how many sessions the host has, step by step")
-	rounds := flag.Int("rounds", 200, "how often each thing is measured at each step")
+	rounds := flag.Int("rounds", 200, "how often each thing is measured at each step, at least")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, *sessions, *rounds)

@@ -39,11 +39,10 @@ func (d *Dir) Ran(target, stamp string) (host.Ran, error) {
 		return host.Ran{Process: session.ProcessUnclear}, err
 	}
 	out := host.Ran{Known: true, Process: session.ProcessGone, Reached: r.ReachedHarness(), Ended: r.Ended(), Detail: r.Detail}
-	if wrapperLives == session.ProcessAlive {
-		out.Process = session.ProcessAlive
-		return out, nil
+	alive := wrapperLives == session.ProcessAlive
+	if !alive {
+		alive, err = r.Alive()
 	}
-	alive, err := r.Alive()
 	switch {
 	case err != nil:
 		out.Process = session.ProcessUnclear
