@@ -49,14 +49,14 @@ func Get() Info {
 // String returns the running binary's version for people, for example "v0.1.0 (abc1234)".
 func String() string { return Get().String() }
 
-// String returns the version for people: "v0.1.0 (abc1234)", "devel (abc1234, modified)", or "devel". What the version says itself, as the
-// toolchain's do between two releases ("v0.1.1-0.20260102150405-abc123456789+dirty"), is not said again.
+// String returns the version for people: "v0.1.0 (abc1234)", "devel (abc1234, modified)", or "devel". What the version says itself
+// (git's "v0.1.0-3-gabc1234-dirty", the toolchain's "v0.1.1-0.20260102150405-abc123456789+dirty") is not said again.
 func (i Info) String() string {
 	var notes []string
-	if commit := i.Commit[:min(len(i.Commit), shortHash)]; commit != "" && !strings.Contains(i.Version, "-"+commit) {
+	if commit := i.Commit[:min(len(i.Commit), shortHash)]; commit != "" && !strings.Contains(i.Version, commit) {
 		notes = append(notes, commit)
 	}
-	if i.Dirty && !strings.HasSuffix(i.Version, "+dirty") {
+	if i.Dirty && !strings.HasSuffix(i.Version, "dirty") {
 		notes = append(notes, "modified")
 	}
 	if len(notes) == 0 {

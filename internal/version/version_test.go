@@ -25,6 +25,8 @@ func TestDescribe_StampWinsOverTheToolchainsRecord(t *testing.T) {
 	}{
 		{"a release", Info{Version: "v0.1.0", Commit: "abc1234def"}, build, "v0.1.0 (abc1234)"},
 		{"a release from a changed tree", Info{Version: "v0.1.0", Commit: "abc1234def", Dirty: true}, build, "v0.1.0 (abc1234, modified)"},
+		{"git's name of a commit without a release", Info{Version: "abc1234-dirty", Commit: "abc1234def", Dirty: true}, build, "abc1234-dirty"},
+		{"git's name of a commit after a release", Info{Version: "v0.1.0-3-gabc1234", Commit: "abc1234def"}, build, "v0.1.0-3-gabc1234"},
 		{"a commit without a version", Info{Commit: "abc1234"}, build, "devel (abc1234)"},
 		{"a module installed by version", Info{}, build, "v9.9.9 (fffffff, modified)"},
 		{
