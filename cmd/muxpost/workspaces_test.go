@@ -61,7 +61,7 @@ func treesDesk(t *testing.T) (*desk, *fakeTrees) {
 		return &tmuxdv1.WorkingTree{WorkItem: "github:octo/widget#" + n, Target: "loop-octo-widget-" + n, Kind: tmuxdv1.TreeKind_TREE_KIND_WORKTREE,
 			Directory: "/work/" + n, Branch: "muxpost/" + n, CreateTime: timestamppb.New(now.Add(-3 * time.Hour)), NothingToLose: clean, Holds: holds, State: state, Flags: flags}
 	}
-	const done = "everything in it is committed and pushed"
+	const done = "nothing in it would be lost"
 	d, f := newDesk(t), &fakeTrees{}
 	f.trees = []*tmuxdv1.WorkingTree{
 		tree("1", tmuxdv1.State_STATE_ABSENT, true, done), tree("2", tmuxdv1.State_STATE_LIVE, true, done),

@@ -94,7 +94,7 @@ func (w Work) String() string {
 		parts = append(parts, plural(w.Stashes, "stash"))
 	}
 	if len(parts) == 0 {
-		return "everything in it is committed and pushed"
+		return "nothing in it would be lost"
 	}
 	return strings.Join(parts, ", ")
 }
