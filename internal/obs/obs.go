@@ -56,7 +56,7 @@ type Telemetry struct {
 
 // Setup prepares logs and traces for a process. Span files are always written when there is a data directory; spans go to
 // a collector too when OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, and the other variables of
-// the OTLP exporter are obeyed. Every trace is kept, whatever a caller's sampling flag says.
+// the OTLP exporter are obeyed. Every trace is kept, whatever a caller's sampling flag says; none begins below Untraced.
 //
 // It fails when the directory of the span files cannot be made. An unreachable collector is no failure.
 func Setup(ctx context.Context, config Config) (*Telemetry, error) {
@@ -70,7 +70,7 @@ func Setup(ctx context.Context, config Config) (*Telemetry, error) {
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxAttribute
 	options := []sdktrace.TracerProviderOption{
-		sdktrace.WithSampler(sdktrace.AlwaysSample()),
+		sdktrace.WithSampler(sampler{sdktrace.AlwaysSample()}),
 		sdktrace.WithRawSpanLimits(limits),
 		sdktrace.WithResource(resource.NewWithAttributes(semconv.SchemaURL,
 			semconv.ServiceName(config.Service),

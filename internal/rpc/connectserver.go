@@ -46,7 +46,7 @@ func NewConnectServer(options Options) (*ConnectServer, error) {
 		otelconnect.WithPropagator(obs.Propagator()),
 		otelconnect.WithTrustRemote(),
 		otelconnect.WithoutMetrics(),
-		otelconnect.WithFilter(func(_ context.Context, spec connect.Spec) bool { return !isPlumbing(spec.Procedure) }),
+		otelconnect.WithFilter(tracedConnect),
 	)
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, "", "cannot instrument the connect server", err)
@@ -121,6 +121,9 @@ func (s *ConnectServer) server(handler http.Handler) *http.Server {
 // intercept is the edge around every RPC.
 func (s *ConnectServer) intercept(next connect.ServerFunc) connect.ServerFunc {
 	return func(ctx context.Context, spec connect.Spec, stream connect.ServerStream) error {
+		if !tracedConnect(ctx, spec) {
+			ctx = obs.Untraced(ctx)
+		}
 		around := s.edge.call
 		if spec.StreamType != connect.StreamTypeUnary {
 			around = s.edge.stream

@@ -10,21 +10,16 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
-	noopmetric "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
 	"muxpost.dev/muxpost/core/fault"
-	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/internal/version"
 )
 
@@ -34,7 +29,7 @@ type DialOptions struct {
 	Name string
 	// Silent is the reason of the fault when nobody answers, such as fault.ReasonDispatcherSilent.
 	Silent fault.Reason
-	// TracerProvider starts the spans of calls; nil starts none.
+	// TracerProvider starts the spans of calls; nil starts none, and passes none on.
 	TracerProvider trace.TracerProvider
 	// TLS names the authorities and our certificate; nil means plain text.
 	TLS *tls.Config
@@ -50,9 +45,6 @@ type DialOptions struct {
 // does, and fails at once when nobody answers, unless it is made with grpc.WaitForReady. Every error of a call is a fault;
 // one that the server sent is as it was there. The caller closes the client.
 func Dial(target string, options DialOptions) (*grpc.ClientConn, error) {
-	if options.TracerProvider == nil {
-		options.TracerProvider = noop.NewTracerProvider()
-	}
 	options.Name = cmp.Or(options.Name, "the service")
 	if !isTarget(target) {
 		return nil, fault.Newf(fault.Invalid, fault.ReasonBadConfig, "cannot call %s: %q is not an address", options.Name, target).
@@ -63,12 +55,6 @@ func Dial(target string, options DialOptions) (*grpc.ClientConn, error) {
 	c := caller{target: target, options: options}
 	dial := []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithStatsHandler(otelgrpc.NewClientHandler(
-			otelgrpc.WithTracerProvider(options.TracerProvider),
-			otelgrpc.WithPropagators(obs.Propagator()),
-			otelgrpc.WithMeterProvider(noopmetric.NewMeterProvider()),
-			otelgrpc.WithFilter(func(info *stats.RPCTagInfo) bool { return !isPlumbing(info.FullMethodName) }),
-		)),
 		grpc.WithChainUnaryInterceptor(c.unary),
 		grpc.WithChainStreamInterceptor(c.stream),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(options.MaxMessageBytes), grpc.MaxCallSendMsgSize(options.MaxMessageBytes)),
@@ -84,6 +70,9 @@ func Dial(target string, options DialOptions) (*grpc.ClientConn, error) {
 	}
 	if options.TLS != nil {
 		dial = append(dial, grpc.WithTransportCredentials(credentials.NewTLS(options.TLS)))
+	}
+	if options.TracerProvider != nil {
+		dial = append(dial, grpc.WithStatsHandler(clientTracing(options.TracerProvider)))
 	}
 	if options.Credentials != nil {
 		dial = append(dial, grpc.WithPerRPCCredentials(options.Credentials))

@@ -11,13 +11,41 @@ import (
 	"connectrpc.com/connect/v2"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/rpc/rpctest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	register()
+	goleak.VerifyTestMain(m)
+}
+
+// register gives the service its contract: Follow is a read, and Ask is not.
+func register() {
+	method := func(name string, options *descriptorpb.MethodOptions) *descriptorpb.MethodDescriptorProto {
+		text := proto.String(".google.protobuf.StringValue")
+		return &descriptorpb.MethodDescriptorProto{Name: proto.String(name), InputType: text, OutputType: text, Options: options}
+	}
+	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
+		Name: proto.String("muxpost/test/v1/test.proto"), Package: proto.String("muxpost.test.v1"), Syntax: proto.String("proto3"),
+		Dependency: []string{"google/protobuf/wrappers.proto"},
+		Service: []*descriptorpb.ServiceDescriptorProto{{Name: proto.String("Test"), Method: []*descriptorpb.MethodDescriptorProto{
+			method("Ask", nil), method("Follow", &descriptorpb.MethodOptions{IdempotencyLevel: descriptorpb.MethodOptions_NO_SIDE_EFFECTS.Enum()}),
+		}}},
+	}, protoregistry.GlobalFiles)
+	if err == nil {
+		err = protoregistry.GlobalFiles.RegisterFile(file)
+	}
+	if err != nil {
+		panic(err)
+	}
+}
 
 // The methods of a service made for these tests.
 const (

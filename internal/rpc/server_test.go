@@ -320,6 +320,42 @@ func TestServer_OneTraceCrossesClientAndServer(t *testing.T) {
 	})
 }
 
+func TestServer_AReadBeginsNoTraceAndGoesOnWithOne(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
+	onBoth(t, func(t *testing.T, build func(rpc.Options, service) either) {
+		for _, belongs := range []bool{false, true} {
+			dir := t.TempDir()
+			telemetry, err := obs.Setup(t.Context(), obs.Config{Service: "s", Host: "h", DataDir: dir, Stderr: io.Discard})
+			if err != nil {
+				t.Fatal(err)
+			}
+			addr, stop := rpctest.ServeUntil(t, build(rpc.Options{TracerProvider: telemetry.TracerProvider()}, service{
+				follow: func(ctx context.Context) error {
+					_, end := obs.Start(ctx, telemetry.Tracer("test"), "effect")
+					end(nil)
+					return nil
+				},
+			}))
+			ctx, end := t.Context(), func(error) {}
+			if belongs {
+				ctx, end = obs.Start(ctx, telemetry.Tracer("test"), "poll")
+			}
+			stream := follow(t, ctx, rpctest.Dial(t, addr, rpc.DialOptions{TracerProvider: telemetry.TracerProvider()}))
+			if err := stream.RecvMsg(new(wrapperspb.StringValue)); !errors.Is(err, io.EOF) {
+				t.Error(err)
+			}
+			end(nil)
+			stop()
+			telemetry.Shutdown(t.Context())
+			spans, err := spanfile.Read(obs.TracesDir(dir), func(spanfile.Span) bool { return true })
+			if want := map[bool]int{true: 4}[belongs]; err != nil || len(spans) != want {
+				t.Errorf("in a trace: %v: %d spans %v, want %d", belongs, len(spans), err, want)
+			}
+		}
+	})
+}
+
 func TestServer_DeadlineIsSilenceForTheCaller(t *testing.T) {
 	onBoth(t, func(t *testing.T, build func(rpc.Options, service) either) {
 		deadline := make(chan bool, 1)

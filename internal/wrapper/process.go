@@ -105,7 +105,7 @@ func (s stat) ended() bool { return s.state == 'Z' || s.state == 'X' }
 // StatFields returns the fields of /proc/PID/stat from the state of the process on, 20 at least. The command name before it may hold
 // anything, so they count from its last bracket.
 func StatFields(pid int) ([]string, error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	data, err := readProc("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +115,24 @@ func StatFields(pid int) ([]string, error) {
 	}
 	return fields, nil
 }
+
+// readProc reads a short file of the kernel's, whole and at once: it is the half of a look at a process, and os.ReadFile asks twice as much.
+func readProc(path string) ([]byte, error) {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer func() { _ = syscall.Close(fd) }()
+	data := make([]byte, maxProc)
+	n, err := syscall.Read(fd, data)
+	if err != nil {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return data[:n], nil
+}
+
+// maxProc is longer than any line of /proc/PID/stat: some fifty numbers and a name of 64 bytes at most.
+const maxProc = 2048
 
 func readStat(pid int) (stat, error) {
 	fields, err := StatFields(pid)

@@ -30,6 +30,9 @@ type Dir struct {
 	lock     *os.File
 	token    *highWater
 	floor    *highWater
+	// A look at a session reads these, and they seldom change.
+	memories kept[host.Memory]
+	records  kept[wrapper.Record]
 }
 
 // Open makes or opens a state directory, for one tmuxd at a time. execPath is the wrapper's binary.
@@ -80,20 +83,24 @@ func (d *Dir) path(parts ...string) string {
 
 // Recall returns the memory of a target.
 func (d *Dir) Recall(target string) (host.Memory, bool, error) {
-	data, err := os.ReadFile(d.path("sessions", target+".json"))
+	m, err := d.memories.get(d.path("sessions", target+".json"), time.Now, readMemory)
 	if errors.Is(err, fs.ErrNotExist) {
 		// What is left of one that was forgotten is the token that still binds.
 		token, err := d.retired(target)
 		return host.Memory{Token: token}, false, err
 	}
 	if err != nil {
-		return host.Memory{}, false, err
-	}
-	var m host.Memory
-	if err := json.Unmarshal(data, &m); err != nil {
 		return host.Memory{}, false, fmt.Errorf("the memory of %s cannot be read: %w", target, err)
 	}
 	return m, true, nil
+}
+
+func readMemory(path string) (m host.Memory, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return m, err
+	}
+	return m, json.Unmarshal(data, &m)
 }
 
 // Remember stores the memory of a target, with what names the server's process for good.

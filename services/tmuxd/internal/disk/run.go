@@ -58,7 +58,7 @@ func (d *Dir) Ran(target, stamp string) (host.Ran, error) {
 // read reads the record of an incarnation.
 func (d *Dir) read(target, stamp string) (wrapper.Record, error) {
 	path := d.record(target, stamp)
-	r, err := wrapper.ReadRecord(path)
+	r, err := d.records.get(path, time.Now, wrapper.ReadRecord)
 	if err == nil && r.Stamp != stamp {
 		return wrapper.Record{}, fmt.Errorf("%s: %w: it names another incarnation", path, wrapper.ErrMalformed)
 	}

@@ -2,6 +2,7 @@ package tmux
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,38 +24,42 @@ const (
 	optGeneration   = "@mux_gen" // a server option: it wins over every other level in a format
 )
 
-// A person may give a session any name, so the separator is taken out of it; our own names never hold one.
-const paneFields = "#{s/[|]/_/:session_name}|#{session_id}|#{pane_id}|#{pane_pid}|#{pane_dead}|#{pane_dead_status}|#{pane_dead_signal}|" +
+// paneFields describe a pane. A person may give a session any name, and a ring is written with the separator: they come last, and the length
+// of the name says where it begins.
+const paneFields = "#{n:session_name}|#{session_id}|#{pane_id}|#{pane_pid}|#{pane_dead}|#{pane_dead_status}|#{pane_dead_signal}|" +
 	"#{pane_input_off}|#{pane_tty}|#{" + optStamp + "}|#{" + optItem + "}|#{" + optPane + "}|#{" + optPid + "}|#{" + optHarness + "}|#{" +
-	optConversation + "}|#{" + optFence + "}|"
+	optConversation + "}|#{" + optFence + "}|#{" + optRing + "}|#{session_name}"
 
-// Observe reads a server in one list, without naming any target: a name is compared here, exactly, and not by tmux. The error is
-// host.ErrNoAnswer when the server did not answer.
+// Observe reads a server in one list, without naming any target: a name is compared here, exactly, and not by tmux. The sessions are those of
+// the panes, for none is without. Every further command would cost a tenth of a look. The error is host.ErrNoAnswer when the server did not
+// answer.
 func (c *Client) Observe(ctx context.Context, target string) (host.View, error) {
 	n := Nonce()
-	r, err := c.look(ctx, "Observe", target, n,
-		"display-message -p 'S|"+n+"|#{pid}|#{start_time}|#{version}|#{"+optGeneration+"}'"+
-			" ; list-sessions -F 'L|"+n+"|#{session_name}' ; display-message -p 'M|"+n+"'"+
-			" ; list-panes -a -F 'P|"+n+"|"+paneFields+"#{"+optRing+"}' ; display-message -p 'END|"+n+"'")
+	r, err := c.look(ctx, "Observe", target, n, "list-panes -a -F 'P|"+n+"|"+paneFields+"'"+
+		" ; display-message -p 'END|"+n+"|#{pid}|#{start_time}|#{version}|#{"+optGeneration+"}'")
 	if err != nil {
 		return host.View{}, err
 	}
-	server, ok := r.find("S", n)
-	if _, listed := r.find("M", n); !ok || !listed || len(server) != 4 {
-		return host.View{}, r.silent()
-	}
-	v := host.View{Server: parseServer(server[0], server[1], server[2]), Generation: server[3]}
+	var v host.View
 	for _, line := range r.lines {
-		if name, ok := strings.CutPrefix(line, "L|"+n+"|"); ok {
-			v.Sessions = append(v.Sessions, name)
-		}
 		if fields, ok := strings.CutPrefix(line, "P|"+n+"|"); ok {
 			if p, ok := parsePane(fields); ok {
 				v.Panes = append(v.Panes, p)
+				if !slices.Contains(v.Sessions, p.Session) {
+					v.Sessions = append(v.Sessions, p.Session)
+				}
 			}
 		}
 	}
-	_, v.PanesRead = r.find(tagEnd, n)
+	server, whole := r.find(tagEnd, n)
+	switch {
+	case whole && len(server) == 4:
+		v.Server, v.Generation, v.PanesRead = parseServer(server[0], server[1], server[2]), server[3], true
+	case len(v.Panes) == 0:
+		return host.View{}, r.silent()
+	default:
+		v.Panes = nil // it broke off: which sessions there are is known, and not what is in them
+	}
 	return v, nil
 }
 
@@ -67,17 +72,22 @@ func parseServer(pid, started, version string) host.Server {
 	return s
 }
 
-// parsePane reads one row. A ring is written with the separator of the row, so it comes last and takes the rest.
+// parsePane reads one row.
 func parsePane(row string) (host.Pane, bool) {
 	f := strings.SplitN(row, "|", 17)
 	if len(f) != 17 {
 		return host.Pane{}, false
 	}
-	p := host.Pane{Session: f[0], SessionID: f[1], ID: f[2], Dead: f[4] != "0", Status: f[5], Signal: f[6], InputOff: f[7] == "1",
-		TTY: f[8], Stamp: f[9], Item: f[10], AgentPane: f[11], AgentPid: f[12], Harness: f[13], Conversation: f[14], Ring: f[16]}
+	name, err := strconv.Atoi(f[0])
+	rest := f[16]
+	at := len(rest) - name
+	if err != nil || at < 1 || rest[at-1] != '|' {
+		return host.Pane{}, false
+	}
+	p := host.Pane{Session: rest[at:], SessionID: f[1], ID: f[2], Dead: f[4] != "0", Status: f[5], Signal: f[6], InputOff: f[7] == "1",
+		TTY: f[8], Stamp: f[9], Item: f[10], AgentPane: f[11], AgentPid: f[12], Harness: f[13], Conversation: f[14], Ring: rest[:at-1]}
 	p.Pid, _ = strconv.Atoi(f[3])
 	if f[15] != "" {
-		var err error
 		if p.Fence, err = strconv.ParseInt(f[15], 10, 64); err != nil {
 			p.Fence = -1 // a person wrote something there; the guard refuses everything then
 		}

@@ -178,6 +178,20 @@ func TestCreate_NamesAndDirectoriesAreNotFormats(t *testing.T) {
 	}
 }
 
+func TestObserve_ANameMayHoldTheSeparator(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	// A session's own ring, as it stands after two deliveries.
+	ring := session.Ring{}.With("delivery-1", session.Pasted).With("delivery-2", session.Taken)
+	r.raw().must("set-option", "-p", "-t", r.made.Pane, optRing, ring.String())
+	for _, name := range []string{"a|b", "|", "ü|" + target, "1|$0|%0"} {
+		r.raw().must("rename-session", "-t", "=$0:", name)
+		if v := r.view(); !slices.Equal(v.Sessions, []string{name}) || len(v.Panes) != 1 || v.Panes[0].Stamp != stamp ||
+			v.Panes[0].Ring != ring.String() {
+			t.Errorf("%q: %+v", name, v)
+		}
+	}
+}
+
 func TestObserve_ALongerNameIsAnotherSession(t *testing.T) {
 	r := newRig(t, "sleep 300")
 	const longer = target + "7"
