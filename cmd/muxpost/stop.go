@@ -19,6 +19,8 @@ const stopTime = 25 * time.Second
 type stopping struct {
 	operatorFlags
 	grace time.Duration
+	// supersededOn is the host of a session that was left behind.
+	supersededOn string
 }
 
 func stopCommand(a *app) *cobra.Command {
@@ -31,6 +33,7 @@ next event for the item brings it back with it. To keep it away, pause the item 
 	}
 	c.Flags().DurationVar(&o.grace, "grace", 5*time.Second, "how long it has to end by itself, at most 10s")
 	c.Flags().StringVar(&o.reason, "reason", "", "why, for others to read")
+	c.Flags().StringVar(&o.supersededOn, "superseded-on", "", "end the session that was left behind on `HOST` (muxpost hosts superseded), and not the item's own")
 	a.whoFlag(c, &o.operatorFlags)
 	a.jsonFlag(c)
 	return c
@@ -53,6 +56,7 @@ func (a *app) stop(ctx context.Context, item string, o stopping) error {
 	err = s.dispatcherWithin(ctx, stopTime, func(ctx context.Context, c dispatcherv1.DispatcherServiceClient) (err error) {
 		answer, err = c.StopSession(ctx, &dispatcherv1.StopSessionRequest{
 			WorkItem: ref.String(), Who: a.by(o.operatorFlags), Reason: o.reason, Grace: durationpb.New(o.grace),
+			SupersededOn: o.supersededOn,
 		})
 		return err
 	})
@@ -61,6 +65,10 @@ func (a *app) stop(ctx context.Context, item string, o stopping) error {
 	}
 	if a.json {
 		return view.JSON(a.stdout, answer)
+	}
+	if o.supersededOn != "" {
+		a.say("what was left of %s on host %s is over (%s)", ref, view.Clean(o.supersededOn), view.Clean(answer.GetDetail()))
+		return nil
 	}
 	if answer.GetAlready() {
 		a.say("no agent of %s lives: %s", ref, view.Clean(answer.GetDetail()))

@@ -125,7 +125,7 @@ func LookAgain(o Outcome, r Reason) time.Duration {
 		switch r {
 		case ReasonLeaseHeld, ReasonDeadline:
 			return 2 * time.Second
-		case ReasonPaused, ReasonShadow:
+		case ReasonPaused, ReasonShadow, ReasonNoHost, ReasonHostDraining:
 			return 60 * time.Second
 		}
 		return 0
@@ -171,6 +171,9 @@ func decide(f Facts) Decision {
 		return Decision{Action: LookUp, Reason: ReasonStart}
 	case f.Registry == NoSession && f.TargetTaken:
 		return spawnFailed(finish(Dropped, ReasonTargetCollision), true)
+	case f.LeftBehind:
+		// A fresh conversation knows nothing of it, and the old one cannot be asked: a person chooses.
+		return finish(Unconfirmed, ReasonNoEvidence)
 	case f.Probe == ProbeNotAsked:
 		return Decision{Action: ProbeHost, Reason: ReasonStart}
 	case f.Fresh != SpawnNotTried:
@@ -181,6 +184,8 @@ func decide(f Facts) Decision {
 	switch {
 	case f.Probe == ProbeUnreachable:
 		return finish(Waiting, ReasonHostUnreachable)
+	case f.Probe == ProbeNowhere:
+		return finish(Waiting, ReasonNoHost)
 	case f.Probe == ProbeLive:
 		return live(f)
 	case f.Phase == session.Taken:
@@ -215,6 +220,9 @@ func live(f Facts) Decision {
 
 // bringBack decides for a session that is proven dead or absent: start it, with its conversation where there is one.
 func bringBack(f Facts) Decision {
+	if f.Draining {
+		return finish(Waiting, ReasonHostDraining)
+	}
 	if f.Registry == NoSession {
 		if f.HostKnows {
 			return Decision{Action: Adopt, Reason: ReasonConversationKnown, Events: []EventType{SessionRegistered}}
@@ -229,6 +237,8 @@ func bringBack(f Facts) Decision {
 		return Decision{Action: SpawnFresh, Reason: ReasonNoConversation, WithPrompt: f.promptAllowed()}
 	case ResumeOff:
 		return Decision{Action: SpawnFresh, Reason: ReasonByConfiguration, WithPrompt: f.promptAllowed()}
+	case ResumeElsewhere:
+		return Decision{Action: SpawnFresh, Reason: ReasonEvacuated, WithPrompt: f.promptAllowed()}
 	case ResumeUnsupported:
 		return freshInstead(f, ReasonCannotResume)
 	case ResumeMalformed:

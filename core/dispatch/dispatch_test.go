@@ -31,13 +31,17 @@ func results(f Facts, d Decision) []Facts {
 		for r := ResumeYes; r <= ResumeMalformed; r++ {
 			with(func(g *Facts) { g.Registry, g.Resumable = Recorded, r })
 		}
+		with(func(g *Facts) { g.Registry, g.Resumable, g.LeftBehind = Recorded, ResumeElsewhere, true })
 	case ProbeHost:
 		bools := []bool{false, true}
-		for p := ProbeUnreachable; p <= ProbeAbsent; p++ {
+		for p := ProbeNowhere; p <= ProbeAbsent; p++ {
 			for _, phase := range session.Phases() {
 				for _, unreadable := range bools {
 					for _, same := range bools {
 						with(func(g *Facts) { g.Probe, g.Phase, g.SameIncarnation, g.JournalUnreadable = p, phase, same, unreadable })
+					}
+					if p == ProbeDead || p == ProbeAbsent {
+						with(func(g *Facts) { g.Probe, g.Phase, g.JournalUnreadable, g.Draining = p, phase, unreadable, true })
 					}
 					for r := ResumeYes; r <= ResumeMalformed && f.Registry == NoSession && (p == ProbeDead || p == ProbeAbsent); r++ {
 						with(func(g *Facts) {
@@ -120,6 +124,15 @@ func TestDecide_OnlyProvenDeathSpawns(t *testing.T) {
 	})
 }
 
+func TestDecide_NothingStartsOnADrainedHost(t *testing.T) {
+	walk(func(path []Facts, d Decision) {
+		f := path[len(path)-1]
+		if f.Draining && (d.Action == SpawnResume || d.Action == SpawnFresh || d.Action == Finish && d.Outcome == Dropped) {
+			t.Fatalf("%v for %+v", d.Action, f)
+		}
+	})
+}
+
 func TestDecide_WhatMayHaveArrivedIsNeverAFirstPrompt(t *testing.T) {
 	walk(func(path []Facts, d Decision) {
 		f := path[len(path)-1]
@@ -133,7 +146,7 @@ func TestDecide_SilenceNeverFailsOrDrops(t *testing.T) {
 	walk(func(path []Facts, d Decision) {
 		f := path[len(path)-1]
 		none := func(s Spawn) bool { return s == SpawnSilent || s == SpawnNoCapacity }
-		silent := f.Probe == ProbeUnreachable || f.Paste == PasteSilent || none(f.Fresh) || f.Fresh == SpawnNotTried && none(f.Resume)
+		silent := f.Probe == ProbeUnreachable || f.Probe == ProbeNowhere || f.Paste == PasteSilent || none(f.Fresh) || f.Fresh == SpawnNotTried && none(f.Resume)
 		if silent && d.Action == Finish && d.Outcome != Waiting {
 			t.Fatalf("%+v ends as %v (%s)", f, d.Outcome, d.Reason)
 		}
@@ -182,8 +195,9 @@ func checkTotal(t *testing.T, f Facts) {
 }
 
 func TestDecide_EmitsEveryListedEventAndNoOther(t *testing.T) {
-	// One is emitted when a delivery is first stored, before anything is decided, and four when an operator says something.
-	seen := map[EventType]bool{DispatchQueued: true, DispatchPaused: true, DispatchUnpaused: true, DispatchReopened: true, SessionStopped: true}
+	// One is emitted when a delivery is first stored, before anything is decided, and the others when an operator says something.
+	seen := map[EventType]bool{DispatchQueued: true, DispatchPaused: true, DispatchUnpaused: true, DispatchReopened: true, SessionStopped: true,
+		SessionSuperseded: true, HostAdded: true, HostDraining: true, HostUndrained: true, HostAccepted: true, HostForgotten: true}
 	walk(func(_ []Facts, d Decision) {
 		for _, e := range d.Events {
 			seen[e] = true
@@ -231,8 +245,8 @@ func TestOutcome_NamesReadBack(t *testing.T) {
 
 var (
 	registryNames = []string{"?", "no session", "recorded"}
-	probeNames    = []string{"?", "unreachable", "unknown", "live", "foreign", "detached", "dead", "dead+guests", "absent"}
-	resumeNames   = []string{"", "no id", "resume off", "no resume", "bad id"}
+	probeNames    = []string{"?", "nowhere", "unreachable", "unknown", "live", "foreign", "detached", "dead", "dead+guests", "absent"}
+	resumeNames   = []string{"", "no id", "resume off", "no resume", "evacuated", "bad id"}
 	spawnNames    = []string{"-", "started", "taken", "occupied", "unclearable", "died", "refused", "cannot", "silent", "failed", "no capacity"}
 	pasteNames    = []string{"-", "submitted", "already", "held", "not ready", "busy", "gone", "foreign", "refused", "unconfirmed", "silent", "failed"}
 )
@@ -281,7 +295,7 @@ func goldenLine(f Facts, d Decision) string {
 		on   bool
 		text string
 	}{{f.Registry == Recorded && f.Resumable != ResumeYes, resumeNames[f.Resumable]}, {f.SpawnForbidden, "spawn forbidden"},
-		{f.TargetTaken, "name taken"}, {f.HostKnows, "host knows"}, {f.Stored, "stored"}, {f.Paused, "paused"}, {f.Shadow, "shadow"}} {
+		{f.TargetTaken, "name taken"}, {f.HostKnows, "host knows"}, {f.Stored, "stored"}, {f.Draining, "draining"}, {f.LeftBehind, "left behind"}, {f.Paused, "paused"}, {f.Shadow, "shadow"}} {
 		if note.on {
 			registry += ", " + note.text
 		}

@@ -34,6 +34,18 @@ const (
 	SessionRegistered EventType = "session.registered"
 	// SessionStopped: an operator had an agent ended. Fields who, reason, incarnation.
 	SessionStopped EventType = "session.stopped"
+	// SessionSuperseded: a work item was moved away from the host of its session, which is left there. Fields who, conversation_id, incarnation.
+	SessionSuperseded EventType = "session.superseded"
+	// HostAdded: an operator named a host and its address. Fields who, reason.
+	HostAdded EventType = "host.added"
+	// HostDraining: an operator lets nothing more start on a host. Fields who, reason.
+	HostDraining EventType = "host.draining"
+	// HostUndrained: an operator ended that. Fields who, reason.
+	HostUndrained EventType = "host.undrained"
+	// HostAccepted: an operator gave the name of a host to the next tmuxd that answers under it. Fields who, reason.
+	HostAccepted EventType = "host.accepted"
+	// HostForgotten: an operator had a host forgotten. Fields who, reason.
+	HostForgotten EventType = "host.forgotten"
 )
 
 // EventTypes lists every event type with what it means.
@@ -53,5 +65,11 @@ func EventTypes() map[EventType]string {
 		SessionResumeFailed:   "a conversation could not be resumed, and a fresh one is started",
 		SessionRegistered:     "a session was recorded because its stamp, or what the host knows of it, proves it ours",
 		SessionStopped:        "an operator had an agent ended",
+		SessionSuperseded:     "a work item was moved away from the host of its session, which is left there",
+		HostAdded:             "an operator named a host and its address",
+		HostDraining:          "an operator lets nothing more start on a host",
+		HostUndrained:         "an operator ended the drain of a host",
+		HostAccepted:          "an operator gave the name of a host to the next tmuxd that answers under it",
+		HostForgotten:         "an operator had a host forgotten",
 	}
 }

@@ -20,6 +20,8 @@ type Probe uint8
 // What a probe can find.
 const (
 	ProbeNotAsked Probe = iota
+	// ProbeNowhere means that the item has no host yet, and that none may take it.
+	ProbeNowhere
 	// ProbeUnreachable means that the host did not answer at all.
 	ProbeUnreachable
 	// ProbeUnknown means that the host answered that tmux did not.
@@ -74,6 +76,8 @@ const (
 	ResumeOff
 	// ResumeUnsupported means that the harness has no interactive resume.
 	ResumeUnsupported
+	// ResumeElsewhere means that the conversation is on a host from which the item was moved away.
+	ResumeElsewhere
 	// ResumeMalformed means that the recorded id could be read as a flag or a path; it never reaches a command line.
 	ResumeMalformed
 )
@@ -157,6 +161,10 @@ type Facts struct {
 	// Resumable says whether the recorded conversation, or the one that the host knows, can be asked for. It counts only with
 	// Recorded and HostKnows.
 	Resumable Resumable
+	// LeftBehind is true when the delivery may have arrived in a conversation from which the item was moved away.
+	LeftBehind bool
+	// Draining is true when an operator wants nothing to start on the host.
+	Draining bool
 	// SpawnForbidden is true when policy allows no first spawn for this event.
 	SpawnForbidden bool
 	// Stored is true when the registry was brought up to date with the session that was found or started.

@@ -16,6 +16,8 @@ const (
 	ReasonNoConversation Reason = "no_conversation"
 	// ReasonByConfiguration: the configuration wants fresh conversations.
 	ReasonByConfiguration Reason = "by_configuration"
+	// ReasonEvacuated: the work item was moved away from the host of its conversation by an operator's order.
+	ReasonEvacuated Reason = "evacuated"
 	// ReasonCannotResume: the harness has no interactive resume.
 	ReasonCannotResume Reason = "cannot_resume"
 	// ReasonBadConversationID: the recorded conversation id is malformed and never reaches a command line.
@@ -48,6 +50,10 @@ const (
 	ReasonBusy Reason = "busy"
 	// ReasonHostUnreachable: the host did not answer.
 	ReasonHostUnreachable Reason = "host_unreachable"
+	// ReasonNoHost: no host may take the work item; the detail says why of each.
+	ReasonNoHost Reason = "no_host"
+	// ReasonHostDraining: the session ended on a host on which nothing more is to be started, and its conversation is there.
+	ReasonHostDraining Reason = "host_draining"
 	// ReasonTmuxNoAnswer: the tmux server of the session did not answer.
 	ReasonTmuxNoAnswer Reason = "tmux_no_answer"
 	// ReasonSpawnNoAnswer: the spawn got no answer, or could not be done now.
@@ -91,10 +97,10 @@ const (
 // Reasons lists every reason but ReasonNone, for tests that must cover them all.
 func Reasons() []Reason {
 	return []Reason{
-		ReasonStart, ReasonFirst, ReasonNoConversation, ReasonByConfiguration, ReasonCannotResume, ReasonBadConversationID,
+		ReasonStart, ReasonFirst, ReasonNoConversation, ReasonEvacuated, ReasonByConfiguration, ReasonCannotResume, ReasonBadConversationID,
 		ReasonResumeFailed, ReasonStarted, ReasonStampProvesOurs, ReasonAnotherIncarnation, ReasonSessionLives,
 		ReasonConversationKnown, ReasonOccupantLives,
-		ReasonStarting, ReasonSessionHolds, ReasonNotReady, ReasonBusy, ReasonHostUnreachable, ReasonTmuxNoAnswer,
+		ReasonStarting, ReasonSessionHolds, ReasonNotReady, ReasonBusy, ReasonHostUnreachable, ReasonNoHost, ReasonHostDraining, ReasonTmuxNoAnswer,
 		ReasonSpawnNoAnswer, ReasonNoCapacity, ReasonSessionDetached, ReasonSessionEnded, ReasonHarnessExited, ReasonSpawnRefused,
 		ReasonSpawnError, ReasonPasteRefused, ReasonPasteError, ReasonNoEvidence, ReasonSessionOccupied,
 		ReasonSpawnForbidden, ReasonTargetCollision, ReasonPaused, ReasonShadow, ReasonReopened, ReasonLeaseHeld, ReasonDeadline,

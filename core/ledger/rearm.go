@@ -31,8 +31,8 @@ type Version struct {
 	Rearms bool
 }
 
-// VersionOf returns the version that builds make together, in whatever order they come. A build without a stamp counts as its
-// commit.
+// VersionOf returns the version that builds make together, in whatever order they come and however often each runs. A build without a stamp
+// counts as its commit.
 func VersionOf(builds ...Build) Version {
 	v := Version{Rearms: len(builds) > 0}
 	var names []string
@@ -50,7 +50,7 @@ func VersionOf(builds ...Build) Version {
 		names = append(names, b.Program+" "+name)
 	}
 	slices.Sort(names)
-	v.Name = strings.Join(names, ", ")
+	v.Name = strings.Join(slices.Compact(names), ", ")
 	return v
 }
 

@@ -132,6 +132,7 @@ func (t *Tmuxd) check(p *problems) {
 	}
 	p.add(t.Width < 20 || t.Width > 1000, "width is %d: use 20 to 1000 columns, or a pane cannot be read", t.Width)
 	p.add(t.Height < 10 || t.Height > 1000, "height is %d: use 10 to 1000 rows, or a pane cannot be read", t.Height)
+	checkLabels(p, "labels", t.Labels)
 	p.add(t.Capacity < 0, "capacity is %d: use 0 for any number of agents, or as many as this host can bear", t.Capacity)
 	p.add(t.Retain.Age < time.Minute, "retain.age is %v: use 1m or more, or nobody can look at what an agent left", t.Retain.Age)
 	p.add(t.Retain.Count < 0, "retain.count is %d: use 0 or more", t.Retain.Count)
@@ -154,13 +155,34 @@ func (t Tasks) check(p *problems) {
 
 func (d *Dispatcher) check(p *problems) {
 	checkListen(p, d.Listen)
-	checkCalled(p, "host.address", d.Host.Address, layout.Tmuxd)
+	d.checkHosts(p)
 	checkRetention(p, d.Retention)
 	p.add(!slices.Contains([]string{FirstSpawnAny, FirstSpawnOpened, FirstSpawnNever}, d.FirstSpawn),
 		"first_spawn is %q: set it to %s (every event may start the first session of its work item), %s (the opening event and messages by "+
 			"hand may) or %s", d.FirstSpawn, FirstSpawnAny, FirstSpawnOpened, FirstSpawnNever)
 	p.add(d.Harness == "", "harness is not set, and nobody says what to start for a first session: "+
 		"set it to one of the harnesses in tmuxd's table, such as fakeagent")
+}
+
+// checkHosts finds the mistakes in which hosts there are.
+func (d *Dispatcher) checkHosts(p *problems) {
+	for i, place := range d.Placement {
+		place.check(p, fmt.Sprintf("placement[%d]", i))
+	}
+	if len(d.Hosts) == 0 {
+		checkCalled(p, "host.address", d.Host.Address, layout.Tmuxd)
+		return
+	}
+	p.add(d.Host != Host{}, "host and hosts are both set: write all of them under hosts")
+	names, addresses := map[string]bool{}, map[string]bool{}
+	for i, h := range d.Hosts {
+		key := fmt.Sprintf("hosts[%d]", i)
+		p.add(h.Name == "", "%s.name is empty: with several hosts, each has the name that its tmuxd gives (tmuxd.host)", key)
+		p.add(h.Name != "" && names[h.Name], "%s.name: there are two hosts %q", key, h.Name)
+		p.add(addresses[h.Address], "%s.address: there are two hosts at %s", key, h.Address)
+		checkCalled(p, key+".address", h.Address, layout.Tmuxd)
+		names[h.Name], addresses[h.Address] = true, true
+	}
 }
 
 // checkListen checks an address to listen on: nothing listens beyond loopback without credentials.

@@ -31,9 +31,11 @@ type Tmuxd struct {
 	Width  int `conf:"width"`
 	Height int `conf:"height"`
 	// Capacity is how many agents may live at once; zero is any number.
-	Capacity int        `conf:"capacity"`
-	Retain   Retain     `conf:"retain"`
-	LogLevel slog.Level `conf:"log_level"`
+	Capacity int `conf:"capacity"`
+	// Labels are what dispatcher.placement chooses hosts by.
+	Labels   map[string]string `conf:"labels"`
+	Retain   Retain            `conf:"retain"`
+	LogLevel slog.Level        `conf:"log_level"`
 	// Tasks says how attempts are run.
 	Tasks Tasks `conf:"tasks"`
 	// Harnesses is the table of the programs that run agents, by name, the bundled ones included.
@@ -177,7 +179,11 @@ type Dispatcher struct {
 	// DatabaseURL and DatabaseURLFile are the database, or a file that holds its URL; one of them at most.
 	DatabaseURL     string `conf:"database_url"`
 	DatabaseURLFile string `conf:"database_url_file"`
-	Host            Host   `conf:"host"`
+	// Host is the one host, or Hosts are several.
+	Host  Host   `conf:"host"`
+	Hosts []Host `conf:"hosts"`
+	// Placement says on which hosts the work items of some repositories may be started; the first that matches counts.
+	Placement []Placement `conf:"placement"`
 	// Harness is what a first session runs that names none itself.
 	Harness string `conf:"harness"`
 	// Resume says whether a session that ended comes back with its conversation.
@@ -191,9 +197,16 @@ type Dispatcher struct {
 	LogLevel  slog.Level    `conf:"log_level"`
 }
 
-// Host is the host that the dispatcher calls.
+// Placement says which labels a host must have for the work items of some repositories.
+type Placement struct {
+	// Match is as Tree.Match.
+	Match  string            `conf:"match"`
+	Labels map[string]string `conf:"labels"`
+}
+
+// Host is a host that the dispatcher calls.
 type Host struct {
-	// Name is the name that tmuxd must give; empty takes the name that it gives.
+	// Name is the name that tmuxd must give; empty takes the name that it gives, where there is one host.
 	Name string `conf:"name"`
 	// Address is where tmuxd answers.
 	Address string `conf:"address"`

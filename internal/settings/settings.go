@@ -128,7 +128,9 @@ func (s *Settings) derive(binDir string) {
 	t := &s.Tmuxd
 	t.Listen = cmp.Or(t.Listen, s.DataDir.Address(layout.Tmuxd))
 	s.Dispatcher.Listen = cmp.Or(s.Dispatcher.Listen, s.DataDir.Address(layout.Dispatcher))
-	s.Dispatcher.Host.Address = cmp.Or(s.Dispatcher.Host.Address, s.DataDir.Address(layout.Tmuxd))
+	if len(s.Dispatcher.Hosts) == 0 {
+		s.Dispatcher.Host.Address = cmp.Or(s.Dispatcher.Host.Address, s.DataDir.Address(layout.Tmuxd))
+	}
 	s.Poller.Listen = cmp.Or(s.Poller.Listen, s.DataDir.Address(layout.Poller))
 	s.Poller.Dispatcher = cmp.Or(s.Poller.Dispatcher, s.DataDir.Address(layout.Dispatcher))
 	t.StateDir = cmp.Or(t.StateDir, s.DataDir.TmuxdState())
@@ -236,7 +238,7 @@ type Mismatch struct{ Key, Calls, Other, Listens string }
 // Mismatches returns the addresses that do not fit together within this installation.
 func (s *Settings) Mismatches() []Mismatch {
 	var out []Mismatch
-	if s.Dispatcher.Host.Address != s.Tmuxd.Listen {
+	if len(s.Dispatcher.Hosts) == 0 && s.Dispatcher.Host.Address != s.Tmuxd.Listen {
 		out = append(out, Mismatch{"dispatcher.host.address", s.Dispatcher.Host.Address, "tmuxd.listen", s.Tmuxd.Listen})
 	}
 	if s.Poller.Dispatcher != s.Dispatcher.Listen {

@@ -25,6 +25,30 @@ func (t Tree) withDefaults() Tree {
 	return t
 }
 
+// matches reports whether a pattern is for a repository; an empty one is for all.
+func matches(pattern, owner, repo string) bool {
+	ok, err := path.Match(cmp.Or(pattern, "*/*"), owner+"/"+repo)
+	return ok && err == nil
+}
+
+// Matches reports whether the entry is for a repository.
+func (p Placement) Matches(owner, repo string) bool { return matches(p.Match, owner, repo) }
+
+func (p Placement) check(ps *problems, key string) {
+	_, err := path.Match(p.Match, "")
+	ps.add(p.Match != "" && (err != nil || strings.Count(p.Match, "/") != 1), "%s.match is %q: write a pattern of owner/repo, such as octo/*", key, p.Match)
+	checkLabels(ps, key+".labels", p.Labels)
+}
+
+var labelName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
+
+func checkLabels(p *problems, key string, labels map[string]string) {
+	for _, name := range sortedKeys(labels) {
+		p.add(!labelName.MatchString(name), "%s: %q is no name: write a-z, 0-9, points, - and _", key, name)
+		p.add(len(labels[name]) > 100, "%s.%s is longer than 100 bytes", key, name)
+	}
+}
+
 // branchName is what git takes for a branch, and a little less. Words in braces are replaced by what fits in.
 var branchName = regexp.MustCompile(`^[A-Za-z0-9{][A-Za-z0-9_.{}-]*(/[A-Za-z0-9{][A-Za-z0-9_.{}-]*)*$`)
 

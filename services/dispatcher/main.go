@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/db/local"
 	"muxpost.dev/muxpost/db/migrations"
@@ -88,19 +89,20 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	}
 	records := store.New(pool)
 
-	host, err := hosts.Dial(hosts.Config{
-		Name: config.Host.Name, Address: config.Host.Address, Tokens: records, Logger: telemetry.Logger,
+	hub := hints.New()
+	fleet, err := hosts.NewFleet(hosts.FleetConfig{
+		Hosts: addresses(config), Registry: records, Tokens: records, Labels: labels(config.Placement), Tell: hub.Tell, Logger: telemetry.Logger,
 		TracerProvider: telemetry.TracerProvider(),
 	})
 	if err != nil {
 		return err
 	}
-	defer host.Close() //nolint:errcheck // Nothing is under way any more.
-	// Before the first lease, so that its token is already one that the host accepts.
-	host.Meet(ctx)
+	defer fleet.Close()
+	// Before the first lease, so that its token is already one that the hosts accept.
+	fleet.Meet(ctx)
 
 	deliverer := deliver.New(deliver.Config{
-		Store: records, Host: host, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/deliver"),
+		Store: records, Hosts: fleet, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/deliver"),
 		Process: processName(), Harness: config.Harness, Resume: config.Resume, Forbids: forbids(config.FirstSpawn),
 		Shadow: config.Shadow,
 	})
@@ -109,9 +111,9 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	if err != nil {
 		return err
 	}
-	build, hub := version.Get(), hints.New()
+	build := version.Get()
 	dispatcherv1connect.RegisterDispatcherServiceHandler(api.RPC(), server.New(server.Config{
-		Deliverer: deliverer, Records: records, Host: host, Hints: hub,
+		Deliverer: deliverer, Records: records, Hosts: fleet, Hints: hub,
 		Build: deliver.Build{Program: string(layout.Dispatcher), Release: build.Release(), Commit: build.Commit, Dirty: build.Dirty},
 	}))
 	listener, err := rpc.Listen(config.Listen)
@@ -125,13 +127,39 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 
 	group := run.Group{StopTimeout: draining + 2*time.Second}
 	group.Add("server", func(ctx context.Context) error { return api.Serve(ctx, listener) })
-	group.Add("host", host.Watch)
-	group.Add("follow", func(ctx context.Context) error { return host.Follow(ctx, hub.Tell) })
+	group.Add("hosts", fleet.Run)
 	group.Add("forget", func(ctx context.Context) error { return forget.Run(ctx, records, config.Retention, telemetry.Logger) })
 	group.Add("health", func(ctx context.Context) error {
 		return watchHealth(ctx, records, api.Health(), telemetry.Logger, healthEvery)
 	})
 	return group.Run(ctx)
+}
+
+// addresses are the hosts of the configuration: several by name, or one that says its name itself.
+func addresses(config settings.Dispatcher) (out []hosts.Address) {
+	for _, h := range config.Hosts {
+		out = append(out, hosts.Address{Name: h.Name, Address: h.Address})
+	}
+	if len(out) == 0 {
+		out = append(out, hosts.Address{Name: config.Host.Name, Address: config.Host.Address})
+	}
+	return out
+}
+
+// labels says which labels a host must have for a work item: those of the first entry that matches its repository.
+func labels(placement []settings.Placement) func(string) map[string]string {
+	return func(workItem string) map[string]string {
+		ref, err := workitem.Parse(workItem)
+		if err != nil {
+			return nil
+		}
+		for _, p := range placement {
+			if p.Matches(ref.Owner(), ref.Repo()) {
+				return p.Labels
+			}
+		}
+		return nil
+	}
 }
 
 // forbids says which kinds of events may not start a first session under a policy of the configuration.

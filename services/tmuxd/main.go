@@ -98,7 +98,8 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	}
 	srv := rpc.NewServer(rpc.Options{Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider()})
 	tmuxdv1.RegisterTmuxdServiceServer(srv, server.New(h, telemetry.Logger, server.Facts{
-		Host: c.Host, Build: version.Get(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Harnesses: newHarnesses(table, c.StateDir).infos,
+		Host: c.Host, Build: version.Get(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Instance: state.Instance(),
+		Labels: c.Labels, Capacity: c.Capacity, Harnesses: newHarnesses(table, c.StateDir).infos,
 		Storage: state.Writable, Machine: surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir}.machine,
 	}, client.Socket).WithAttempts(attempts).WithTrees(made))
 	if err := errors.Join(h.Adopt(ctx), attempts.Adopt(ctx)); err != nil {

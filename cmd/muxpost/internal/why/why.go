@@ -39,6 +39,15 @@ func outcomes() map[string]Explanation {
 	return map[string]Explanation{
 		"start":           {"nothing was known of the delivery yet, so the record and the host were asked first", ""},
 		"first":           {"the work item had no session yet, so its first one was started", ""},
+		"evacuated": {"the host of the session was given up, so a new conversation was begun on another one", ""},
+		"no_host": {
+			"no host may take the work item: each is drained, or has not the labels that the item needs, or there is none",
+			"muxpost hosts shows them; " + byItself + " once one may",
+		},
+		"host_draining": {
+			"the session ended on a host that is being drained, and its conversation is there",
+			"muxpost hosts undrain lets it come back there; muxpost hosts evacuate begins a new conversation elsewhere",
+		},
 		"no_conversation": {"no conversation is recorded for the session, so there was none to resume and a new one was begun", ""},
 		"by_configuration": {
 			"the configuration wants sessions that come back to begin a new conversation",

@@ -37,7 +37,7 @@ const (
 // Config is what a Deliverer works with. All fields are required but Resume, Forbids, Shadow and Now.
 type Config struct {
 	Store  Store
-	Host   Host
+	Hosts  Hosts
 	Logger *slog.Logger
 	Tracer obs.Tracer
 	// Process names this process among all that share the store; two that run at once must not have the same name.

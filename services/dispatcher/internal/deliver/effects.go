@@ -3,6 +3,7 @@ package deliver
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"muxpost.dev/muxpost/core/dispatch"
@@ -21,6 +22,7 @@ func (r *run) lookUp(ctx context.Context) (replayed bool, err error) {
 		return true, nil
 	}
 	found := known.Session
+	r.left = known.Left
 	if found == nil {
 		r.facts.Registry, r.facts.TargetTaken = dispatch.NoSession, known.TargetOf != ""
 		r.step("look up: no session is recorded")
@@ -31,9 +33,24 @@ func (r *run) lookUp(ctx context.Context) (replayed bool, err error) {
 		return false, nil
 	}
 	r.session, r.facts.Registry = found, dispatch.Recorded
+	if found.Host != "" {
+		r.host, _ = r.config.Hosts.On(found.Host)
+	}
 	r.facts.Resumable = r.resumable(found.ConversationID)
-	r.step("look up: recorded on %s, incarnation %s", found.Host, orNone(found.Incarnation.Stamp))
+	r.facts.LeftBehind = r.mayBeLeftBehind()
+	r.step("look up: recorded on %s, incarnation %s", orNone(found.Host), orNone(found.Incarnation.Stamp))
 	return false, nil
+}
+
+// mayBeLeftBehind reports whether the delivery may have arrived on another host than the one that has the item now.
+func (r *run) mayBeLeftBehind() bool {
+	d := r.delivery
+	if d.Host == "" || d.Host == r.session.Host || !slices.Contains(r.left, d.Host) {
+		return false
+	}
+	// A host that could not be reached was not asked to type anything.
+	return d.Outcome == dispatch.Unconfirmed || d.Outcome == dispatch.Waiting &&
+		(d.Reason == dispatch.ReasonTmuxNoAnswer || d.Reason == dispatch.ReasonSpawnNoAnswer)
 }
 
 // resumable says whether a conversation can be asked for.
@@ -41,28 +58,33 @@ func (r *run) resumable(id string) dispatch.Resumable {
 	switch {
 	case !r.config.Resume:
 		return dispatch.ResumeOff
+	case id == "" && r.session != nil && r.session.Host == "":
+		return dispatch.ResumeElsewhere
 	case id == "":
 		return dispatch.ResumeNoID
 	case !validConversationID(id):
 		return dispatch.ResumeMalformed
 	}
-	if resumes, known := r.config.Host.Resumes(r.harness()); known && !resumes {
-		return dispatch.ResumeUnsupported
+	if r.host != nil {
+		if resumes, known := r.host.Resumes(r.harness()); known && !resumes {
+			return dispatch.ResumeUnsupported
+		}
 	}
 	return dispatch.ResumeYes
 }
 
-// probe asks the host. A session that is recorded elsewhere than on the host that answers is out of reach: nothing is concluded
-// from this host's knowing nothing of it.
+// probe asks the host of the item, or finds one where none is recorded.
 func (r *run) probe(ctx context.Context, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	sight := r.config.Host.Probe(ctx, r.req.WorkItem, r.req.DeliveryID)
-	failpoint.Hit("dispatcher.probe.answered")
-	if r.session != nil && sight.Probe != dispatch.ProbeUnreachable && r.session.Host != sight.Host {
-		sight = Sight{Probe: dispatch.ProbeUnreachable, Detail: "the session is recorded on host " + r.session.Host +
-			", and the configured host is " + sight.Host}
+	var sight Sight
+	if r.session != nil && r.session.Host != "" {
+		sight = probeOn(ctx, r.host, r.session.Host, r.req.WorkItem, r.req.DeliveryID)
+	} else {
+		r.host, sight = r.config.Hosts.Seek(ctx, Want{WorkItem: r.req.WorkItem, DeliveryID: r.req.DeliveryID, Harness: r.harness(), Left: r.left})
 	}
+	failpoint.Hit("dispatcher.probe.answered")
+	r.facts.Draining = r.host != nil && r.host.Draining()
 	r.sight, r.stamp, r.detail = sight, sight.Incarnation.Stamp, sight.Detail
 	r.facts.Probe, r.facts.Phase, r.facts.JournalUnreadable = sight.Probe, sight.Phase, sight.JournalUnreadable
 	r.step("probe: %s (%s)", probeName(sight.Probe), sight.Detail)
@@ -76,6 +98,21 @@ func (r *run) probe(ctx context.Context, timeout time.Duration) {
 		r.stamp = r.session.Incarnation.Stamp
 	}
 	r.learn()
+}
+
+// probeOn asks the host that a session is recorded on; it may be nil. One that answers under another name is not it: nothing is concluded from
+// its knowing nothing of the session.
+func probeOn(ctx context.Context, host Host, name, workItem, deliveryID string) Sight {
+	if host == nil {
+		return Sight{Host: name, Probe: dispatch.ProbeUnreachable, Detail: "the session is recorded on host " + name +
+			", which this dispatcher does not know"}
+	}
+	sight := host.Probe(ctx, workItem, deliveryID)
+	if sight.Probe != dispatch.ProbeUnreachable && sight.Host != name {
+		return Sight{Host: name, Probe: dispatch.ProbeUnreachable, Detail: "the session is recorded on host " + name +
+			", and the configured host is " + sight.Host}
+	}
+	return sight
 }
 
 // know tells of a session without a record whose conversation the host knows. A live one is recorded for its stamp.
@@ -114,8 +151,8 @@ func (r *run) start(ctx context.Context, d dispatch.Decision, timeout time.Durat
 	failpoint.Hit("dispatcher.spawn.announced")
 	r.started = r.harness()
 	order := SpawnOrder{WorkItem: r.req.WorkItem, Harness: r.started, Reason: d.Reason, Token: r.lease.Token}
-	if r.session != nil {
-		order.Directory = r.session.Directory
+	if r.session != nil && r.session.Host != "" {
+		order.Directory = r.session.Directory // what lies there is on that host alone
 	}
 	resume := d.Action == dispatch.SpawnResume
 	if resume {
@@ -126,7 +163,7 @@ func (r *run) start(ctx context.Context, d dispatch.Decision, timeout time.Durat
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	report, err := r.config.Host.Spawn(ctx, order)
+	report, err := r.host.Spawn(ctx, order)
 	failpoint.Hit("dispatcher.spawn.answered")
 	if errors.Is(err, fault.Fenced) {
 		return r.fenced(d.Action, err)
@@ -146,7 +183,7 @@ func (r *run) start(ctx context.Context, d dispatch.Decision, timeout time.Durat
 func (r *run) paste(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	report, err := r.config.Host.Paste(ctx, PasteOrder{
+	report, err := r.host.Paste(ctx, PasteOrder{
 		WorkItem: r.req.WorkItem, DeliveryID: r.req.DeliveryID, Text: r.req.clean, Stamp: r.stamp, Token: r.lease.Token,
 	})
 	failpoint.Hit("dispatcher.paste.answered")
@@ -264,7 +301,7 @@ func (r *run) shownHarness() string {
 }
 
 func (r *run) hostName() string {
-	if r.session != nil {
+	if r.session != nil && r.session.Host != "" {
 		return r.session.Host
 	}
 	return r.sight.Host

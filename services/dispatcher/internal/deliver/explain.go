@@ -66,7 +66,12 @@ func (r *run) reason(reason dispatch.Reason) (text, remedy string) {
 		return "the agent lives and its composer is not there yet", "if this lasts, " + look
 	case dispatch.ReasonHostUnreachable:
 		return "the host cannot be reached, so nothing is concluded and nothing is started elsewhere",
-			"see that tmuxd runs there and that dispatcher.host names its address"
+			"see that tmuxd runs there (`muxpost hosts` says since when it is away); `muxpost hosts evacuate` gives a host up"
+	case dispatch.ReasonNoHost:
+		return "no host may take it", "`muxpost hosts` shows them; dispatcher.placement says which labels a work item needs"
+	case dispatch.ReasonHostDraining:
+		return "the session ended on a host that is being drained, and its conversation is there",
+			"`muxpost hosts undrain` lets it come back there, and `muxpost hosts evacuate` begins a new conversation elsewhere"
 	case dispatch.ReasonTmuxNoAnswer:
 		return "the session's tmux server did not answer, so nothing is concluded", "if this lasts, look at the host and at tmuxd's log there"
 	case dispatch.ReasonSpawnNoAnswer:
@@ -112,7 +117,7 @@ func (r *run) reason(reason dispatch.Reason) (text, remedy string) {
 		return "another run is at work on this work item", ""
 	case dispatch.ReasonDeadline:
 		return "the time for one call ran out, and asking again goes on", ""
-	case dispatch.ReasonNone, dispatch.ReasonStart, dispatch.ReasonFirst, dispatch.ReasonNoConversation, dispatch.ReasonByConfiguration,
+	case dispatch.ReasonNone, dispatch.ReasonStart, dispatch.ReasonFirst, dispatch.ReasonNoConversation, dispatch.ReasonEvacuated, dispatch.ReasonByConfiguration,
 		dispatch.ReasonCannotResume, dispatch.ReasonBadConversationID, dispatch.ReasonResumeFailed, dispatch.ReasonStarted,
 		dispatch.ReasonStampProvesOurs, dispatch.ReasonAnotherIncarnation, dispatch.ReasonSessionLives, dispatch.ReasonOccupantLives,
 		dispatch.ReasonConversationKnown, dispatch.ReasonReopened:
@@ -277,7 +282,7 @@ func outcomeLine(d dispatch.Decision) string {
 }
 
 func probeName(p dispatch.Probe) string {
-	return name(int(p), "not asked", "unreachable", "unknown", "live", "foreign", "detached", "dead", "dead with guests", "absent")
+	return name(int(p), "not asked", "nowhere", "unreachable", "unknown", "live", "foreign", "detached", "dead", "dead with guests", "absent")
 }
 
 func spawnName(s dispatch.Spawn) string {

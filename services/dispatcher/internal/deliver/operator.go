@@ -79,9 +79,10 @@ func (d *Deliverer) Reopen(ctx context.Context, id, who string, ifFree bool) (De
 			WithRemedy("send a message of your own with muxpost send")
 	}
 	if ifFree && found.Outcome == dispatch.Dropped {
-		probing, cancel := context.WithTimeout(ctx, probeTime)
-		sight := d.config.Host.Probe(probing, found.WorkItem, "")
-		cancel()
+		_, sight, err := d.probe(ctx, found.WorkItem)
+		if err != nil {
+			return Delivery{}, false, err
+		}
 		if !sight.Probe.Free() {
 			return found, false, nil
 		}
@@ -146,4 +147,20 @@ func checkWords(field, s string, most int) error {
 		return fault.Newf(fault.Invalid, fault.ReasonBadArgument, "%s must be UTF-8 of at most %d bytes", field, most)
 	}
 	return nil
+}
+
+// probe asks the host that the session of a work item is recorded on, or whichever has one. The host is nil when nobody can be asked.
+func (d *Deliverer) probe(ctx context.Context, workItem string) (Host, Sight, error) {
+	known, err := d.config.Store.Recorded(ctx, workItem)
+	if err != nil {
+		return nil, Sight{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	if known.Session != nil && known.Session.Host != "" {
+		host, _ := d.config.Hosts.On(known.Session.Host)
+		return host, probeOn(ctx, host, known.Session.Host, workItem, ""), nil
+	}
+	host, sight := d.config.Hosts.Seek(ctx, Want{WorkItem: workItem, Harness: d.config.Harness, Left: known.Left})
+	return host, sight, nil
 }

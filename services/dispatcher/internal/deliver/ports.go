@@ -18,6 +18,8 @@ type Store interface {
 	TakeLease(ctx context.Context, workItem, holder string) (lease.Lease, bool, error)
 	// Look returns what is recorded of a work item and of a delivery of it.
 	Look(ctx context.Context, workItem, deliveryID string) (Known, error)
+	// Recorded returns what is recorded of a work item, as Look does.
+	Recorded(ctx context.Context, workItem string) (Known, error)
 	// Delivery returns one delivery; one that is not known is fault.NotFound.
 	Delivery(ctx context.Context, id string) (Delivery, error)
 	// Save makes a change, all of it or nothing, provided that the lease's token is still the item's. Otherwise it is
@@ -35,6 +37,17 @@ type Store interface {
 	Pause(ctx context.Context, p Pause, told Event) (Pause, bool, error)
 	// Unpause ends the pause of a work item (empty for all) with its event; false when none stands.
 	Unpause(ctx context.Context, workItem string, told Event) (Pause, bool, error)
+	// Sessions returns recorded sessions, by work item.
+	Sessions(ctx context.Context, q SessionQuery) ([]Session, error)
+	// Hosts returns what is recorded of hosts, by name.
+	Hosts(ctx context.Context) ([]HostRecord, error)
+	// PutHost records a host with its event, and returns the record with its times.
+	PutHost(ctx context.Context, r HostRecord, told Event) (HostRecord, error)
+	// DropHost removes the record of a host with its event. One that sessions are recorded on is fault.Conflict, one that is not known
+	// fault.NotFound.
+	DropHost(ctx context.Context, name string, told Event) error
+	// EndSuperseded removes that a session was left behind, with its event; false when it is not known (any more).
+	EndSuperseded(ctx context.Context, workItem, host string, told Event) (bool, error)
 	// Reopen stores an outcome in place of dropped, with its event; false when the delivery is not dropped (any more).
 	Reopen(ctx context.Context, d *Delivery, told Event) (bool, error)
 }
@@ -46,21 +59,49 @@ type Known struct {
 	// one's would have; empty when there is none, as there should be.
 	Session  *Session
 	TargetOf string
+	// Left are the hosts from which the item was moved away.
+	Left []string
 }
 
 // Change is what one step changes, together with the events that tell of it.
 type Change struct {
 	// Session is recorded; nil changes none.
 	Session *Session
+	// Left is true when the session is moved away from the host that it has in the record.
+	Left bool
 	// Outcome is the delivery with what became of it; nil for a change in the middle of a run.
 	Outcome *Delivery
 	// Events are added in this order.
 	Events []Event
 }
 
-// Host is the host that the sessions live on. Its calls end within their context's deadline and return what became of them as a
+// Hosts are those that sessions live on.
+type Hosts interface {
+	// On returns the host of that name; false when there is none.
+	On(name string) (Host, bool)
+	// Seek finds the host of a work item for which none is recorded: one that knows its session, else the one on which to start it, as
+	// it looks there. The host is nil when there is none, and then the sight says why: ProbeUnreachable where waiting helps, else
+	// ProbeNowhere.
+	Seek(ctx context.Context, w Want) (Host, Sight)
+}
+
+// Want is a work item that needs a host.
+type Want struct {
+	WorkItem   string
+	DeliveryID string
+	// Harness is what a session would be started with.
+	Harness string
+	// Left are the hosts from which the item was moved away: what lives there is not its agent any more.
+	Left []string
+}
+
+// Host is one host that sessions live on. Its calls end within their context's deadline and return what became of them as a
 // value. The one error is fault.Fenced: a newer lease than ours was seen there, or a floor above it was given.
 type Host interface {
+	// Name is its name; empty when it is not known yet.
+	Name() string
+	// Draining reports whether nothing more is to be started there.
+	Draining() bool
 	// Probe asks for the session of a work item, and for the phase of a delivery there (none with an empty id).
 	Probe(ctx context.Context, workItem, deliveryID string) Sight
 	// Spawn starts a session.

@@ -135,8 +135,8 @@ type DeliveryQuery struct {
 
 // SessionQuery chooses sessions, by work item.
 type SessionQuery struct {
-	// WorkItem chooses one; empty for all.
-	WorkItem string
+	// WorkItem chooses one, and Host those of one host; empty for all.
+	WorkItem, Host string
 	// After is the last work item already seen; empty for the first.
 	After string
 	// Limit is the most that is returned.

@@ -43,7 +43,10 @@ type run struct {
 	// session is the record, brought up to date in memory; learned says that it differs from what is stored.
 	session *Session
 	learned bool
-	sight   Sight
+	// host is the one that the run talks to, once it is known; left are those from which the item was moved away.
+	host  Host
+	left  []string
+	sight Sight
 	// stamp is the incarnation that a paste is meant for.
 	stamp string
 	spawn SpawnReport
@@ -155,7 +158,9 @@ func (r *run) finish(ctx context.Context, d dispatch.Decision) (Result, error) {
 	}
 	out.Outcome, out.Reason, out.How = d.Outcome, d.Reason, d.How
 	out.Detail, out.Remedy = r.explain(d)
-	out.Host, out.Harness, out.ConversationID = r.hostName(), r.shownHarness(), r.conversation()
+	if out.Harness, out.ConversationID = r.shownHarness(), r.conversation(); !r.facts.LeftBehind {
+		out.Host = r.hostName()
+	}
 	r.step("%s", outcomeLine(d))
 	out.Steps = r.steps
 	change := Change{Outcome: &out, Events: r.events(d, out.Detail, out.Remedy)}

@@ -260,7 +260,7 @@ func TestDeliver_ReplaysWhatAnotherRunEndedBeforeItHadTheLease(t *testing.T) {
 		b := newBench(live(delivertest.World{}), nil)
 		slow := &slowLease{Store: b.store, gate: make(chan struct{})}
 		config := deliver.Config{
-			Store: slow, Host: b.host, Logger: slog.New(slog.DiscardHandler), Tracer: tracer(t, nil), Process: "p2", Harness: "claude",
+			Store: slow, Hosts: delivertest.Hosts{b.host}, Logger: slog.New(slog.DiscardHandler), Tracer: tracer(t, nil), Process: "p2", Harness: "claude",
 		}
 		late := make(chan deliver.Result, 1)
 		go func() {

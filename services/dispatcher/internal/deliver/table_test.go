@@ -32,7 +32,7 @@ type bench struct {
 func newBench(w delivertest.World, change func(*deliver.Config)) bench {
 	b := bench{store: delivertest.NewStore(time.Now), host: delivertest.NewHost("a", w)}
 	config := deliver.Config{
-		Store: b.store, Host: b.host, Logger: slog.New(slog.DiscardHandler), Tracer: noop.NewTracerProvider().Tracer(""),
+		Store: b.store, Hosts: delivertest.Hosts{b.host}, Logger: slog.New(slog.DiscardHandler), Tracer: noop.NewTracerProvider().Tracer(""),
 		Process: "p1", Harness: "claude", Resume: true,
 	}
 	if change != nil {

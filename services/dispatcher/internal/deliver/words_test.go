@@ -15,7 +15,7 @@ func TestExplain_EveryReasonOfAnOutcomeHasWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps := map[dispatch.Reason]bool{ // reasons of steps, which no outcome has
-		dispatch.ReasonStart: true, dispatch.ReasonFirst: true, dispatch.ReasonNoConversation: true, dispatch.ReasonByConfiguration: true,
+		dispatch.ReasonStart: true, dispatch.ReasonFirst: true, dispatch.ReasonNoConversation: true, dispatch.ReasonEvacuated: true, dispatch.ReasonByConfiguration: true,
 		dispatch.ReasonCannotResume: true, dispatch.ReasonBadConversationID: true, dispatch.ReasonResumeFailed: true,
 		dispatch.ReasonStarted: true, dispatch.ReasonStampProvesOurs: true, dispatch.ReasonAnotherIncarnation: true,
 		dispatch.ReasonSessionLives: true, dispatch.ReasonOccupantLives: true, dispatch.ReasonConversationKnown: true,

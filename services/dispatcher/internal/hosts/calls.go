@@ -3,6 +3,7 @@ package hosts
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -24,13 +25,13 @@ func (h *Host) Show(ctx context.Context, workItem string) deliver.Sight {
 }
 
 func (h *Host) look(ctx context.Context, request *tmuxdv1.SessionStateRequest) deliver.Sight {
-	life, err := h.greet(ctx)
+	end, err := h.begin(ctx)
 	if err != nil {
 		return unseen(h.Name(), err)
 	}
 	answer, err := h.client.SessionState(ctx, request)
-	if err != nil {
-		return unseen(h.Name(), h.failed(life, err))
+	if err = end(err); err != nil {
+		return unseen(h.Name(), err)
 	}
 	sight := sightOf(answer)
 	sight.Host = h.Name()
@@ -57,7 +58,10 @@ func answeredByHost(err error) bool {
 
 // Spawn starts a session. The error is fault.Fenced or nil.
 func (h *Host) Spawn(ctx context.Context, o deliver.SpawnOrder) (deliver.SpawnReport, error) {
-	life, err := h.greet(ctx)
+	if !h.paced(ctx) {
+		return deliver.SpawnReport{Spawn: dispatch.SpawnSilent, Detail: fmt.Sprintf("more sessions are being started on the host than %d in a second", startsPerSecond)}, nil
+	}
+	end, err := h.begin(ctx)
 	if err != nil {
 		return deliver.SpawnReport{Spawn: dispatch.SpawnSilent, Detail: words(err)}, nil
 	}
@@ -72,13 +76,20 @@ func (h *Host) Spawn(ctx context.Context, o deliver.SpawnOrder) (deliver.SpawnRe
 		request.Prompt = &tmuxdv1.Prompt{DeliveryId: o.DeliveryID, Text: o.Text}
 	}
 	answer, err := h.client.Spawn(ctx, request)
-	switch {
+	switch err = end(err); {
 	case errors.Is(err, fault.Fenced):
-		return deliver.SpawnReport{}, h.failed(life, err)
+		return deliver.SpawnReport{}, err
 	case err != nil:
-		return deliver.SpawnReport{Spawn: spawnError(h.failed(life, err)), Detail: words(err), Remedy: remedy(err)}, nil
+		return deliver.SpawnReport{Spawn: spawnError(err), Detail: words(err), Remedy: remedy(err)}, nil
 	}
 	return spawnOf(answer), nil
+}
+
+// paced waits until a further session may start on the host; false when that takes too long.
+func (h *Host) paced(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, paceTime)
+	defer cancel()
+	return h.pace.Wait(ctx) == nil
 }
 
 func spawnError(err error) dispatch.Spawn {
@@ -108,19 +119,19 @@ func freshReason(r dispatch.Reason) string {
 
 // Paste has a delivery typed, or settled. The error is fault.Fenced or nil.
 func (h *Host) Paste(ctx context.Context, o deliver.PasteOrder) (deliver.PasteReport, error) {
-	life, err := h.greet(ctx)
+	end, err := h.begin(ctx)
 	if err != nil {
 		return deliver.PasteReport{Paste: dispatch.PasteSilent, Detail: words(err)}, nil
 	}
 	answer, err := h.client.Paste(ctx, &tmuxdv1.PasteRequest{
 		WorkItem: o.WorkItem, DeliveryId: o.DeliveryID, Text: o.Text, IncarnationStamp: o.Stamp, FencingToken: o.Token, Timeout: timeout(ctx),
 	})
-	switch {
+	switch err = end(err); {
 	case errors.Is(err, fault.Fenced):
-		return deliver.PasteReport{}, h.failed(life, err)
+		return deliver.PasteReport{}, err
 	case err != nil:
 		paste := dispatch.PasteFailed
-		if kind := fault.KindOf(h.failed(life, err)); kind == fault.Unavailable || kind == fault.Throttled {
+		if kind := fault.KindOf(err); kind == fault.Unavailable || kind == fault.Throttled {
 			paste = dispatch.PasteSilent
 		}
 		return deliver.PasteReport{Paste: paste, Detail: words(err)}, nil
@@ -131,15 +142,15 @@ func (h *Host) Paste(ctx context.Context, o deliver.PasteOrder) (deliver.PasteRe
 
 // Terminate ends an agent with all that it started. What nobody answers is an error: whether it ended is not known then.
 func (h *Host) Terminate(ctx context.Context, o deliver.TerminateOrder) (deliver.TerminateReport, error) {
-	life, err := h.greet(ctx)
+	end, err := h.begin(ctx)
 	if err != nil {
 		return deliver.TerminateReport{}, err
 	}
 	answer, err := h.client.Terminate(ctx, &tmuxdv1.TerminateRequest{
 		WorkItem: o.WorkItem, IncarnationStamp: o.Stamp, FencingToken: o.Token, Grace: durationpb.New(o.Grace), Reason: o.Reason,
 	})
-	if err != nil {
-		return deliver.TerminateReport{}, h.failed(life, err)
+	if err = end(err); err != nil {
+		return deliver.TerminateReport{}, err
 	}
 	switch v := answer.GetOutcome().(type) {
 	case *tmuxdv1.TerminateResponse_Terminated:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"google.golang.org/grpc"
 
@@ -16,13 +17,21 @@ import (
 // Follow tells of each work item whose session changed on the host, until ctx ends, and hints.Any when the host came back. Nothing depends
 // on it: what it misses is found by asking. It returns nil.
 func (h *Host) Follow(ctx context.Context, tell func(workItem string)) error {
-	seen := map[string]string{}
-	rpc.Follow(ctx, h.config.Logger, func(ctx context.Context) error { return h.follow(ctx, seen, tell) })
+	rpc.Follow(ctx, h.config.Logger, func(ctx context.Context) error { return h.follow(ctx, tell) })
 	return nil
 }
 
-// follow reads one stream to its end. seen is what each session looked like.
-func (h *Host) follow(ctx context.Context, seen map[string]string, tell func(workItem string)) error {
+// known is a session as the host told of it last.
+type known struct {
+	// looks is what it looked like: its state and its incarnation.
+	looks string
+	live  bool
+}
+
+// follow reads one stream to its end. It begins with all sessions that there are.
+func (h *Host) follow(ctx context.Context, tell func(workItem string)) error {
+	told := map[string]bool{}
+	defer h.unsure()
 	stream, err := h.client.WatchSessions(ctx, &tmuxdv1.WatchSessionsRequest{}, grpc.WaitForReady(true))
 	if err != nil {
 		return err
@@ -37,11 +46,17 @@ func (h *Host) follow(ctx context.Context, seen map[string]string, tell func(wor
 		}
 		switch s := step.GetStep().(type) {
 		case *tmuxdv1.WatchSessionsResponse_Session:
-			if item := s.Session.GetWorkItem(); item != "" && changed(seen, s.Session) {
-				tell(item)
+			if item := s.Session.GetWorkItem(); item != "" {
+				told[item] = true
+				if h.heard(item, s.Session) {
+					tell(item)
+				}
 			}
-		case *tmuxdv1.WatchSessionsResponse_CaughtUp, *tmuxdv1.WatchSessionsResponse_Missed:
+		case *tmuxdv1.WatchSessionsResponse_CaughtUp:
+			h.sure(told)
 			tell(hints.Any)
+		case *tmuxdv1.WatchSessionsResponse_Missed:
+			tell(hints.Any) // whatever changed meanwhile follows as it is now
 		case *tmuxdv1.WatchSessionsResponse_MassDeath:
 			h.config.Logger.LogAttrs(ctx, slog.LevelError, "many sessions of the host ended within moments", slog.String(obs.KeyHost, h.Name()),
 				slog.Int(obs.KeyCount, int(s.MassDeath.GetSessions())))
@@ -49,15 +64,73 @@ func (h *Host) follow(ctx context.Context, seen map[string]string, tell func(wor
 	}
 }
 
-// changed reports whether a session is another than when it was last told of: in its state or its incarnation. What else may be told, such
-// as its conversation, changes nothing for what waits.
-func changed(seen map[string]string, s *tmuxdv1.SessionSummary) bool {
-	now := fmt.Sprint(s.GetState(), s.GetFlags(), s.GetIncarnation().GetStamp())
-	before := seen[s.GetTarget()]
+// heard keeps what the host tells of a session, and reports whether it is another than when it was last told of: in its state or its
+// incarnation. What else may be told, such as its conversation, changes nothing for what waits.
+func (h *Host) heard(item string, s *tmuxdv1.SessionSummary) bool {
+	now := known{looks: fmt.Sprint(s.GetState(), s.GetFlags(), s.GetIncarnation().GetStamp()), live: s.GetState() == tmuxdv1.State_STATE_LIVE}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before, was := h.sessions[item]
 	if s.GetState() == tmuxdv1.State_STATE_ABSENT {
-		delete(seen, s.GetTarget()) // there may be any number of them over time
-		return before != ""
+		h.drop(item) // there may be any number of them over time
+		return was
 	}
-	seen[s.GetTarget()] = now
+	h.drop(item)
+	h.sessions[item] = now
+	h.count(item, now, 1)
+	if now.live && !before.live && len(h.placed) > 0 {
+		h.placed = h.placed[1:] // it counts by itself from now on
+	}
 	return now != before
+}
+
+// sure says that the host has told of all its sessions.
+func (h *Host) sure(told map[string]bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for item := range h.sessions {
+		if !told[item] {
+			h.drop(item)
+		}
+	}
+	h.complete = true
+}
+
+// drop forgets a session. The lock is held.
+func (h *Host) drop(item string) {
+	h.count(item, h.sessions[item], -1)
+	delete(h.sessions, item)
+}
+
+// count adds a session to the living ones, or takes it off. The lock is held.
+func (h *Host) count(item string, s known, by int) {
+	if !s.live {
+		return
+	}
+	h.live += by
+	repository := repositoryOf(item)
+	if h.near[repository] += by; h.near[repository] == 0 {
+		delete(h.near, repository)
+	}
+}
+
+// repositoryOf is what the work items of one repository have in common.
+func repositoryOf(item string) string {
+	repository, _, _ := strings.Cut(item, "#")
+	return repository
+}
+
+// unsure says that the host may have other sessions than it told of.
+func (h *Host) unsure() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.complete = false
+}
+
+// mayHave says whether the host has told of a session of the item, and whether it may have one without having told.
+func (h *Host) mayHave(item string) (has, may bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, has = h.sessions[item]
+	return has, has || !h.complete
 }

@@ -1,10 +1,13 @@
-// Package hosts is how the dispatcher reaches the host that its sessions live on: tmuxd over gRPC, translated into the words of
-// core/dispatch.
+// Package hosts is how the dispatcher reaches the hosts that its sessions live on: tmuxd over gRPC, translated into the words of
+// core/dispatch. A Host is one of them, and the Fleet all (fleet.go), where the host of a work item is found.
 //
 // Silence is told apart from an answer here, once: a host that did not answer is unreachable, a tmux server that did not is
 // unknown, and neither is ever taken for dead or absent. Before the first call on a connection the host is asked who it is and for
 // the highest fencing token that it has seen, the sequence of tokens is raised above it, and the host gets a floor from there
 // (fence.go): so a restored database cannot make a host deaf, nor an old lease act.
+//
+// A host that is silent costs nobody but its own items anything: the calls under way at it are bounded, and after some without an answer the next
+// ones are kept away for a time (breaker.go).
 //
 // The package decides nothing about deliveries, and knows nothing of databases.
 package hosts
@@ -17,6 +20,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 
@@ -33,6 +37,18 @@ const (
 	// returning is the part of a call's time that is kept for the answer's way back, so that a host that needs all of its time is
 	// still heard.
 	returning = 500 * time.Millisecond
+	// atOnce is how many calls may be under way at one host, and slotTime how long a further one waits.
+	atOnce   = 64
+	slotTime = 500 * time.Millisecond
+	// patience is the least time after which a call without an answer counts against the host: others are cut short by whoever asked.
+	patience = time.Second
+	// startsPerSecond and startsAtOnce bound how quickly sessions are started on a host, and paceTime how long a start waits for that: after many
+	// ended at once, all of them come back.
+	startsPerSecond = 10
+	startsAtOnce    = 20
+	paceTime        = 2 * time.Second
+	// placedFor is how long a session that is to be started counts as one that lives, before the host tells of it.
+	placedFor = 5 * time.Second
 )
 
 // Tokens is the sequence that fencing tokens come from.
@@ -42,14 +58,23 @@ type Tokens interface {
 	RaiseToken(ctx context.Context, above int64) (drawn int64, err error)
 }
 
+// Registry keeps what is recorded of hosts.
+type Registry interface {
+	// MeetHost returns what is recorded of a host of which a tmuxd answered; the name belongs to the first instance that did.
+	MeetHost(ctx context.Context, name, instance string) (deliver.HostRecord, error)
+	// Hosts returns what is recorded of all.
+	Hosts(ctx context.Context) ([]deliver.HostRecord, error)
+}
+
 // Config says which host there is.
 type Config struct {
 	// Name is the host's name; empty takes whatever the host at that address says. A host that says another name is not used.
 	Name string
 	// Address is tmuxd's, "host:port" or "unix:/path".
-	Address string
-	Tokens  Tokens
-	Logger  *slog.Logger
+	Address  string
+	Tokens   Tokens
+	Registry Registry
+	Logger   *slog.Logger
 	// TracerProvider starts the spans of calls; nil starts none.
 	TracerProvider trace.TracerProvider
 }
@@ -62,6 +87,10 @@ type Host struct {
 
 	// greeting has room for one: two floors at once would only refuse each other's leases.
 	greeting chan struct{}
+	// slots bound the calls under way, and pace how quickly sessions start.
+	slots   chan struct{}
+	pace    *rate.Limiter
+	breaker breaker
 
 	mu sync.Mutex
 	// life counts what may have been a new host process, from 1. met and fenced are the life in which the host was last greeted and
@@ -69,11 +98,23 @@ type Host struct {
 	life, met, fenced int
 	floor             int64
 
-	name      string
-	harnesses map[string]bool
-	build     deliver.Build
-	// told is the last that was logged: whether it is reached.
+	name   string
+	info   *tmuxdv1.InfoResponse // as it was greeted last
+	record deliver.HostRecord
+	// told is the last that was logged: whether it is reached, since when, and why not.
 	told, reached bool
+	since         time.Time
+	why           string
+	// silence is what the last call without an answer said.
+	silence string
+	// sessions are those that the host told of last; complete is true while it tells of all.
+	sessions map[string]known
+	complete bool
+	// near counts the living ones by repository, and live all of them.
+	near map[string]int
+	live int
+	// placed are the times of starts that the host has not told of yet.
+	placed []time.Time
 }
 
 var _ deliver.Host = (*Host)(nil)
@@ -88,6 +129,8 @@ func Dial(config Config) (*Host, error) {
 	}
 	return &Host{
 		config: config, conn: conn, client: tmuxdv1.NewTmuxdServiceClient(conn), greeting: make(chan struct{}, 1), life: 1, name: config.Name,
+		slots: make(chan struct{}, atOnce), pace: rate.NewLimiter(startsPerSecond, startsAtOnce), breaker: breaker{now: time.Now},
+		sessions: map[string]known{}, near: map[string]int{},
 	}, nil
 }
 
@@ -128,9 +171,18 @@ func (h *Host) Watch(ctx context.Context) error {
 func (h *Host) report(ctx context.Context, err error) {
 	h.mu.Lock()
 	changed := !h.told || h.reached != (err == nil)
-	h.told, h.reached = true, err == nil
+	h.told, h.reached, h.why = true, err == nil, ""
+	if err != nil {
+		h.why = words(err)
+	}
+	if changed {
+		h.since = time.Now()
+	}
 	name := h.name
 	h.mu.Unlock()
+	if err == nil {
+		h.breaker.leave(true)
+	}
 	if !changed || ctx.Err() != nil {
 		return
 	}
@@ -191,18 +243,31 @@ func (h *Host) greet(ctx context.Context) (life int, err error) {
 	}
 	if h.config.Name != "" && info.GetHost() != h.config.Name {
 		return life, fault.Newf(fault.Unavailable, fault.ReasonHostUnreachable, "the host at %s says that it is %q, and %q is configured",
-			h.config.Address, plain(info.GetHost()), h.config.Name).WithRemedy("correct dispatcher.host.name or dispatcher.host.address")
+			h.config.Address, plain(info.GetHost()), h.config.Name).WithRemedy("correct the name or the address, in the configuration or with muxpost hosts add")
+	}
+	record, err := h.known(ctx, info)
+	if err != nil {
+		return life, err
 	}
 	if err := h.fence(ctx, life, info); err != nil {
 		return life, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.met, h.name, h.build, h.harnesses = life, plain(info.GetHost()), buildOf(info), map[string]bool{}
-	for _, harness := range info.GetHarnesses() {
-		h.harnesses[harness.GetName()] = harness.GetResumes()
-	}
+	h.met, h.name, h.info, h.record = life, plain(info.GetHost()), info, record
 	return life, nil
+}
+
+// known returns what is recorded of the host that answered. A second tmuxd under one name is refused: it would be taken for the first, which
+// has the sessions.
+func (h *Host) known(ctx context.Context, info *tmuxdv1.InfoResponse) (deliver.HostRecord, error) {
+	name, instance := plain(info.GetHost()), plain(info.GetInstanceId())
+	record, err := h.config.Registry.MeetHost(ctx, name, instance)
+	if err == nil && instance != "" && record.Instance != "" && record.Instance != instance {
+		err = fault.Newf(fault.Unavailable, fault.ReasonHostUnreachable, "the tmuxd at %s is another one than the name %q belongs to: it has another state directory",
+			h.config.Address, name).WithRemedy("give one of the two another tmuxd.host; where the host was set up anew, run `muxpost hosts accept " + name + "`")
+	}
+	return record, err
 }
 
 // Name returns the host's name; empty when it is neither configured nor learned yet.
@@ -216,7 +281,7 @@ func (h *Host) Name() string {
 func (h *Host) Build() deliver.Build {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := h.build
+	out := buildOf(h.info)
 	out.Program, out.Host = "tmuxd", h.name
 	return out
 }
@@ -226,8 +291,65 @@ func (h *Host) Build() deliver.Build {
 func (h *Host) Resumes(harness string) (resumes, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	resumes, known = h.harnesses[harness]
-	return resumes, known
+	for _, have := range h.info.GetHarnesses() {
+		if have.GetName() == harness {
+			return have.GetResumes(), true
+		}
+	}
+	return false, false
+}
+
+// begin lets a call through to the host, greeted. Whoever is let through ends it with the call's error, which comes back.
+func (h *Host) begin(ctx context.Context) (end func(error) error, err error) {
+	if wait, ok := h.breaker.enter(); !ok {
+		return nil, fault.Newf(fault.Unavailable, fault.ReasonHostUnreachable, "the host did not answer some calls in a row, and is asked again in %v; at last: %s",
+			wait.Round(100*time.Millisecond), h.lastSilence())
+	}
+	began := time.Now()
+	left := func(err error) {
+		if !silent(err) {
+			h.breaker.leave(true)
+			return
+		}
+		h.mu.Lock()
+		h.silence = words(err)
+		h.mu.Unlock()
+		h.breaker.leave(time.Since(began) < patience && fault.ReasonOf(err) == fault.ReasonDeadline)
+	}
+	slot := time.NewTimer(slotTime)
+	defer slot.Stop()
+	select {
+	case h.slots <- struct{}{}:
+	case <-slot.C:
+		left(nil) // it is slow, and answers
+		return nil, fault.Newf(fault.Unavailable, fault.ReasonHostUnreachable, "%d calls are under way at the host", atOnce)
+	}
+	life, err := h.greet(ctx)
+	if err != nil {
+		<-h.slots
+		left(err)
+		return nil, err
+	}
+	return func(err error) error {
+		<-h.slots
+		left(err)
+		if err != nil {
+			err = h.failed(life, err)
+		}
+		return err
+	}, nil
+}
+
+func (h *Host) lastSilence() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.silence
+}
+
+// silent reports whether an error says that the host did not answer.
+func silent(err error) bool {
+	return fault.KindOf(err) == fault.Unavailable && !answeredByHost(err) &&
+		(fault.ReasonOf(err) == fault.ReasonHostUnreachable || fault.ReasonOf(err) == fault.ReasonDeadline)
 }
 
 // failed looks at the error of a call that was made in a life of the host: after one that may mean another connection, another host

@@ -105,6 +105,47 @@ func (s *tokens) raised() []int64 {
 	return s.got
 }
 
+// registry keeps records of hosts in memory.
+type registry struct {
+	mu  sync.Mutex
+	all map[string]deliver.HostRecord
+}
+
+func (r *registry) put(record deliver.HostRecord) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[string]deliver.HostRecord{}
+	}
+	r.all[record.Name] = record
+}
+
+func (r *registry) drop(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.all, name)
+}
+
+func (r *registry) MeetHost(_ context.Context, name, instance string) (deliver.HostRecord, error) {
+	r.mu.Lock()
+	record := r.all[name]
+	r.mu.Unlock()
+	if record.Name = name; record.Instance == "" {
+		record.Instance = instance
+	}
+	r.put(record)
+	return record, nil
+}
+
+func (r *registry) Hosts(context.Context) (out []deliver.HostRecord, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, record := range r.all {
+		out = append(out, record)
+	}
+	return out, nil
+}
+
 func newTmuxd() *tmuxd {
 	return &tmuxd{
 		info: &tmuxdv1.InfoResponse{
@@ -121,7 +162,7 @@ func serve(t *testing.T, d tmuxdv1.TmuxdServiceServer) (addr string, stop func()
 }
 
 func dial(t *testing.T, name, addr string, s *tokens) *Host {
-	h, err := Dial(Config{Name: name, Address: addr, Tokens: s, Logger: slog.New(slog.DiscardHandler)})
+	h, err := Dial(Config{Name: name, Address: addr, Tokens: s, Registry: &registry{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,8 @@ func (s *Server) StopSession(ctx context.Context, r *dispatcherv1.StopSessionReq
 	if g := r.GetGrace(); g != nil && g.CheckValid() != nil {
 		return nil, fault.New(fault.Invalid, fault.ReasonBadArgument, "grace is not a duration")
 	}
-	report, err := s.deliverer.Stop(ctx, deliver.Stop{WorkItem: r.GetWorkItem(), Who: r.GetWho(), Reason: r.GetReason(), Grace: r.GetGrace().AsDuration()})
+	report, err := s.deliverer.Stop(ctx, deliver.Stop{WorkItem: r.GetWorkItem(), Who: r.GetWho(), Reason: r.GetReason(), Grace: r.GetGrace().AsDuration(),
+		SupersededOn: r.GetSupersededOn()})
 	if err != nil {
 		return nil, err
 	}

@@ -112,17 +112,15 @@ func TestListDeliveries_ByOutcome(t *testing.T) {
 }
 
 // detached is a host whose agents live on without their sessions.
-type detached struct{}
+type detached struct{ prober }
 
-func (detached) Build() deliver.Build { return deliver.Build{} }
-
-func (detached) Show(context.Context, string) deliver.Sight {
+func (detached) Show(context.Context, string, string) deliver.Sight {
 	return deliver.Sight{Host: "a", Probe: dispatch.ProbeDetached}
 }
 
 func TestListSessions_TellsOfFlags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		got, err := New(Config{Records: sessions(1), Host: detached{}}).ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{})
+		got, err := New(Config{Records: sessions(1), Hosts: detached{}}).ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{})
 		if err != nil || len(got.GetSessions()[0].GetFlags()) != 1 ||
 			got.GetSessions()[0].GetFlags()[0] != dispatcherv1.SessionFlag_SESSION_FLAG_DETACHED {
 			t.Errorf("%v, %v", got, err)

@@ -41,6 +41,12 @@ type Deliverer interface {
 	Reopen(ctx context.Context, id, who string, ifFree bool) (d deliver.Delivery, reopened bool, err error)
 	Stop(ctx context.Context, s deliver.Stop) (deliver.TerminateReport, error)
 	Shadow() bool
+	AddHost(ctx context.Context, o deliver.HostOrder, address string) (deliver.HostRecord, error)
+	Drain(ctx context.Context, o deliver.HostOrder) (deliver.HostRecord, error)
+	Undrain(ctx context.Context, o deliver.HostOrder) (deliver.HostRecord, error)
+	AcceptHost(ctx context.Context, o deliver.HostOrder) (deliver.HostRecord, error)
+	ForgetHost(ctx context.Context, o deliver.HostOrder) error
+	Evacuate(ctx context.Context, o deliver.HostOrder) (deliver.Evacuation, error)
 }
 
 // Records lists what is stored. A delivery that is not known is fault.NotFound.
@@ -50,19 +56,24 @@ type Records interface {
 	Sessions(ctx context.Context, q deliver.SessionQuery) ([]deliver.Session, error)
 	Events(ctx context.Context, q deliver.EventQuery) ([]deliver.Event, error)
 	Pauses(ctx context.Context, q deliver.PauseQuery) ([]deliver.Pause, error)
+	Superseded(ctx context.Context, q deliver.SupersededQuery) ([]deliver.Superseded, error)
 }
 
-// Host says what it knows of a session now, and which build it runs.
-type Host interface {
-	Show(ctx context.Context, workItem string) deliver.Sight
-	Build() deliver.Build
+// Hosts say what they know of a session now, and which builds they run.
+type Hosts interface {
+	Show(ctx context.Context, host, workItem string) deliver.Sight
+	Builds() []deliver.Build
+	// Statuses says how all hosts stand.
+	Statuses() []deliver.HostStatus
+	// Sync has what was just recorded of hosts count at once.
+	Sync(ctx context.Context) error
 }
 
 // Config is what a Server answers from. All fields are required.
 type Config struct {
 	Deliverer Deliverer
 	Records   Records
-	Host      Host
+	Hosts     Hosts
 	Hints     *hints.Hub
 	// Build is our own.
 	Build deliver.Build
@@ -72,7 +83,7 @@ type Config struct {
 type Server struct {
 	deliverer Deliverer
 	records   Records
-	host      Host
+	hosts     Hosts
 	hints     *hints.Hub
 	build     deliver.Build
 }
@@ -81,7 +92,7 @@ var _ dispatcherv1connect.DispatcherServiceHandler = (*Server)(nil)
 
 // New returns a server.
 func New(c Config) *Server {
-	return &Server{deliverer: c.Deliverer, records: c.Records, host: c.Host, hints: c.Hints, build: c.Build}
+	return &Server{deliverer: c.Deliverer, records: c.Records, hosts: c.Hosts, hints: c.Hints, build: c.Build}
 }
 
 // Deliver carries one event to its session, or says why not.
@@ -174,7 +185,7 @@ func (s *Server) probe(ctx context.Context, sessions []*dispatcherv1.Session) {
 	group.SetLimit(probesAtOnce)
 	for _, record := range sessions {
 		group.Go(func() error {
-			sight, recorded := s.host.Show(ctx, record.GetWorkItem()), record.GetConversationId()
+			sight, recorded := s.hosts.Show(ctx, record.GetHost(), record.GetWorkItem()), record.GetConversationId()
 			record.State, record.StateDetail, record.Flags = stateOf(sight.Probe), sight.Detail, flagsOf(sight.Probe)
 			record.Activity, record.ActivityDetail = activityOf[sight.Activity], sight.ActivityDetail
 			// Many programs tell theirs only after the record was made.
@@ -183,7 +194,7 @@ func (s *Server) probe(ctx context.Context, sessions []*dispatcherv1.Session) {
 				record.State, record.Flags = dispatcherv1.SessionState_SESSION_STATE_UNKNOWN, nil
 				record.ConversationId = recorded
 				record.Activity, record.ActivityDetail = dispatcherv1.SessionActivity_SESSION_ACTIVITY_UNSPECIFIED, ""
-				record.StateDetail = "it is recorded on another host than the configured one, " + sight.Host
+				record.StateDetail = "it is recorded on another host than the one that answers, " + sight.Host
 			}
 			return nil
 		})

@@ -22,6 +22,7 @@ type records struct {
 	sessions   []deliver.Session
 	events     deliver.EventQuery
 	asked      deliver.DeliveryQuery
+	superseded []deliver.Superseded
 	pauses     []deliver.Pause
 }
 
@@ -61,6 +62,10 @@ func (r *records) Pauses(_ context.Context, q deliver.PauseQuery) (out []deliver
 	return out, nil
 }
 
+func (r *records) Superseded(_ context.Context, q deliver.SupersededQuery) ([]deliver.Superseded, error) {
+	return r.superseded[:min(q.Limit, len(r.superseded))], nil
+}
+
 func (r *records) Events(_ context.Context, q deliver.EventQuery) ([]deliver.Event, error) {
 	r.events = q
 	return nil, nil
@@ -72,11 +77,17 @@ type prober struct {
 	slow map[string]bool
 }
 
-func (p prober) Build() deliver.Build {
-	return deliver.Build{Program: "tmuxd", Commit: "abc", Dirty: true, Host: p.host}
+func (p prober) Builds() []deliver.Build {
+	return []deliver.Build{{Program: "tmuxd", Commit: "abc", Dirty: true, Host: p.host}}
 }
 
-func (p prober) Show(ctx context.Context, workItem string) deliver.Sight {
+func (p prober) Statuses() []deliver.HostStatus {
+	return []deliver.HostStatus{{Name: p.host, Reached: true, Live: 2, Capacity: 5, Labels: map[string]string{"gpu": "yes"}}}
+}
+
+func (p prober) Sync(context.Context) error { return nil }
+
+func (p prober) Show(ctx context.Context, _, workItem string) deliver.Sight {
 	if p.slow[workItem] {
 		<-ctx.Done()
 		return deliver.Sight{Host: p.host, Probe: dispatch.ProbeUnreachable, Detail: "no answer in time"}
@@ -196,7 +207,7 @@ func sessions(n int) *records {
 func TestListSessions_AsksTheHostInParallelAndNotForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := map[string]bool{"github:o/r#110": true, "github:o/r#120": true}
-		s := New(Config{Records: sessions(40), Host: prober{host: "a", slow: slow}})
+		s := New(Config{Records: sessions(40), Hosts: prober{host: "a", slow: slow}})
 		started := time.Now()
 		got, err := s.ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{PageSize: 40})
 		if err != nil || len(got.GetSessions()) != 40 {
@@ -231,7 +242,7 @@ func TestListSessions_WithoutProbeAsksNobody(t *testing.T) {
 
 func TestListSessions_TakesNoOtherHostsWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Config{Records: sessions(1), Host: prober{host: "b"}})
+		s := New(Config{Records: sessions(1), Hosts: prober{host: "b"}})
 		got, err := s.ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{})
 		if err != nil || got.GetSessions()[0].GetState() != dispatcherv1.SessionState_SESSION_STATE_UNKNOWN ||
 			got.GetSessions()[0].GetConversationId() != "" || got.GetSessions()[0].GetActivity() != 0 {
@@ -244,7 +255,7 @@ func TestListSessions_TellWhatTheHostKnowsAndTheRecordDoesNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := sessions(2)
 		r.sessions[1].ConversationID = "c0"
-		got, err := New(Config{Records: r, Host: prober{host: "a"}}).ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{})
+		got, err := New(Config{Records: r, Hosts: prober{host: "a"}}).ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{})
 		if err != nil || got.GetSessions()[0].GetConversationId() != "c1" || got.GetSessions()[1].GetConversationId() != "c0" ||
 			got.GetSessions()[0].GetActivity() != dispatcherv1.SessionActivity_SESSION_ACTIVITY_WORKING {
 			t.Errorf("%v, %v", got, err)
@@ -299,7 +310,7 @@ func FuzzTokens(f *testing.F) {
 }
 
 func TestInfo_AndEveryDeliveryNameTheBuilds(t *testing.T) {
-	s := New(Config{Host: prober{host: "a"}, Build: deliver.Build{Program: "dispatcher", Release: "v2"}, Deliverer: delivers{}})
+	s := New(Config{Hosts: prober{host: "a"}, Build: deliver.Build{Program: "dispatcher", Release: "v2"}, Deliverer: delivers{}})
 	info, err := s.Info(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

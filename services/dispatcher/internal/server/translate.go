@@ -103,7 +103,7 @@ func stateOf(p dispatch.Probe) dispatcherv1.SessionState {
 		return dispatcherv1.SessionState_SESSION_STATE_DEAD
 	case dispatch.ProbeAbsent:
 		return dispatcherv1.SessionState_SESSION_STATE_ABSENT
-	case dispatch.ProbeUnknown, dispatch.ProbeUnreachable, dispatch.ProbeNotAsked:
+	case dispatch.ProbeUnknown, dispatch.ProbeUnreachable, dispatch.ProbeNowhere, dispatch.ProbeNotAsked:
 	}
 	return dispatcherv1.SessionState_SESSION_STATE_UNKNOWN
 }
@@ -116,7 +116,7 @@ func flagsOf(p dispatch.Probe) []dispatcherv1.SessionFlag {
 		return []dispatcherv1.SessionFlag{dispatcherv1.SessionFlag_SESSION_FLAG_DETACHED}
 	case dispatch.ProbeGuests:
 		return []dispatcherv1.SessionFlag{dispatcherv1.SessionFlag_SESSION_FLAG_GUESTS}
-	case dispatch.ProbeNotAsked, dispatch.ProbeUnreachable, dispatch.ProbeUnknown, dispatch.ProbeLive, dispatch.ProbeDead,
+	case dispatch.ProbeNotAsked, dispatch.ProbeNowhere, dispatch.ProbeUnreachable, dispatch.ProbeUnknown, dispatch.ProbeLive, dispatch.ProbeDead,
 		dispatch.ProbeAbsent:
 	}
 	return nil

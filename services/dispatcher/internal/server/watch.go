@@ -31,8 +31,8 @@ func (s *Server) Info(context.Context, *dispatcherv1.InfoRequest) (*dispatcherv1
 
 func (s *Server) builds() []*dispatcherv1.Build {
 	var out []*dispatcherv1.Build
-	for _, b := range []deliver.Build{s.build, s.host.Build()} {
-		out = append(out, &dispatcherv1.Build{Program: b.Program, Release: b.Release, Commit: b.Commit, Dirty: b.Dirty, Host: b.Host})
+	for _, b := range append([]deliver.Build{s.build}, s.hosts.Builds()...) {
+		out = append(out, buildTo(b))
 	}
 	return out
 }

@@ -17,10 +17,14 @@ import (
 func (s *Store) Delivery(ctx context.Context, id string) (deliver.Delivery, error) {
 	d, err := one(s, ctx, lookSQL, scanDelivery, pgx.NamedArgs{"delivery_id": id})
 	if errors.Is(err, fault.NotFound) {
-		return deliver.Delivery{}, fault.Newf(fault.NotFound, fault.ReasonDeliveryNotFound, "no delivery %s was ever asked for", id).
-			WithRemedy("ListDeliveries shows those that were")
+		return deliver.Delivery{}, errNoDelivery(id)
 	}
 	return d, err
+}
+
+func errNoDelivery(id string) error {
+	return fault.Newf(fault.NotFound, fault.ReasonDeliveryNotFound, "no delivery %s was ever asked for", id).
+		WithRemedy("ListDeliveries shows those that were")
 }
 
 // filter collects the conditions of a list.
@@ -58,6 +62,7 @@ func (s *Store) Deliveries(ctx context.Context, q deliver.DeliveryQuery) ([]deli
 func (s *Store) Sessions(ctx context.Context, q deliver.SessionQuery) ([]deliver.Session, error) {
 	f := newFilter(q.Limit)
 	f.and(q.WorkItem != "", "work_item = @work_item", "work_item", q.WorkItem)
+	f.and(q.Host != "", "host = @host", "host", q.Host)
 	f.and(q.After != "", "work_item > @after", "after", q.After)
 	return many(s, ctx, fmt.Sprintf("select %s from dispatcher.sessions where %s order by work_item limit @limit", sessionColumns, f.where),
 		scanSession, f.args)

@@ -37,6 +37,19 @@ with ours as (
 		server_started = excluded.server_started, socket_path = excluded.socket_path, directory = excluded.directory,
 		updated_at = now()
 )`
+	// What is left behind keeps its identity, and the record has none until the item has a host again.
+	leaveHost = `, left_there as (
+	insert into dispatcher.superseded as old (work_item, host, stamp, target, harness, conversation_id, directory)
+	select s.work_item, s.host, s.stamp, s.target, s.harness, s.conversation_id, s.directory
+	from dispatcher.sessions s join ours using (work_item) where s.host <> ''
+	on conflict (work_item, host) do update set stamp = excluded.stamp, harness = excluded.harness,
+		conversation_id = excluded.conversation_id, directory = excluded.directory, created_at = now()
+), moved as (
+	update dispatcher.sessions s set host = '', lineage = case when s.conversation_id = '' then s.lineage
+		else s.lineage || s.conversation_id end, conversation_id = '', stamp = '', session_id = '', pane_id = '', pane_pid = 0,
+		server_pid = 0, server_started = null, socket_path = '', directory = '', updated_at = now()
+	from ours where s.work_item = ours.work_item
+)`
 	// The outcome last changed when another outcome or reason was written, not when the same one was found again.
 	keepOutcome = `, ended as (
 	update dispatcher.deliveries d set outcome = @outcome, reason = @reason, detail = @detail, remedy = @remedy, how = @how,
@@ -70,6 +83,9 @@ func (s *Store) Save(ctx context.Context, l lease.Lease, workItem string, c deli
 	if c.Session != nil {
 		sql += keepSession
 		sessionArgs(args, *c.Session)
+	}
+	if c.Left {
+		sql += leaveHost
 	}
 	if len(c.Events) > 0 {
 		sql += tell

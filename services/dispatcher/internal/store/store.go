@@ -95,25 +95,50 @@ func (s *Store) TakeLease(ctx context.Context, workItem, holder string) (lease.L
 const lookSQL = `
 select ` + deliveryColumns + ` from dispatcher.deliveries where delivery_id = @delivery_id`
 
-// Look returns what is recorded of a work item and of a delivery of it, as they stand.
+// Look returns what is recorded of a work item and of a delivery of it, as they stand, in one round trip.
 func (s *Store) Look(ctx context.Context, workItem, deliveryID string) (known deliver.Known, err error) {
-	if known.Delivery, err = s.Delivery(ctx, deliveryID); err != nil {
-		return known, err
+	err = s.known(ctx, &known, workItem, deliveryID)
+	if errors.Is(err, fault.NotFound) {
+		err = errNoDelivery(deliveryID)
 	}
-	// The session of the item, or whose the name is that it would have: names are unique, so these are two rows at most.
-	found, err := many(s, ctx, "select "+sessionColumns+" from dispatcher.sessions where work_item = @work_item or target = @target",
-		scanSession, pgx.NamedArgs{"work_item": workItem, "target": known.Delivery.Target})
-	if err != nil {
-		return known, err
+	return known, err
+}
+
+// Recorded returns what is recorded of a work item, without a delivery.
+func (s *Store) Recorded(ctx context.Context, workItem string) (known deliver.Known, err error) {
+	err = s.known(ctx, &known, workItem, "")
+	return known, err
+}
+
+// known fills in the delivery, if one is named, the session of the item, or whose the name is that it would have, and which hosts the item was
+// moved away from.
+func (s *Store) known(ctx context.Context, into *deliver.Known, workItem, deliveryID string) error {
+	args := pgx.NamedArgs{"work_item": workItem, "delivery_id": deliveryID}
+	var batch pgx.Batch
+	if deliveryID != "" {
+		batch.Queue(lookSQL, args).Query(func(rows pgx.Rows) (err error) {
+			into.Delivery, err = pgx.CollectExactlyOneRow(rows, scanDelivery)
+			return err
+		})
 	}
-	for _, record := range found {
-		if record.WorkItem == workItem {
-			known.Session, known.TargetOf = &record, ""
-			return known, nil
+	// Names are unique, so these are two rows at most.
+	batch.Queue("select "+sessionColumns+` from dispatcher.sessions where work_item = @work_item
+		or target = (select target from dispatcher.deliveries where delivery_id = @delivery_id)`, args).Query(func(rows pgx.Rows) error {
+		found, err := pgx.CollectRows(rows, scanSession)
+		for _, record := range found {
+			if record.WorkItem == workItem {
+				into.Session, into.TargetOf = &record, ""
+				break
+			}
+			into.TargetOf = record.WorkItem
 		}
-		known.TargetOf = record.WorkItem
-	}
-	return known, nil
+		return err
+	})
+	batch.Queue("select host from dispatcher.superseded where work_item = @work_item order by host", args).Query(func(rows pgx.Rows) (err error) {
+		into.Left, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	return db.Fault(s.pool.SendBatch(ctx, &batch).Close())
 }
 
 // Release gives a lease back if its token is still the item's.

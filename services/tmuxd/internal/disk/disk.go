@@ -7,6 +7,7 @@ package disk
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +35,8 @@ type Dir struct {
 	// A look at a session reads these, and they seldom change.
 	memories kept[host.Memory]
 	records  kept[wrapper.Record]
+	// instance names the directory for good.
+	instance string
 }
 
 // Open makes or opens a state directory, for one tmuxd at a time. execPath is the wrapper's binary.
@@ -64,11 +68,31 @@ func Open(root, execPath string) (*Dir, error) {
 	if d.token, err = openHighWater(d.path("token.json")); err == nil {
 		d.floor, err = openHighWater(d.path("floor.json"))
 	}
+	if err == nil {
+		d.instance, err = openInstance(d.path("instance"))
+	}
 	if err != nil {
 		lock.Close()
 		return nil, err
 	}
 	return d, nil
+}
+
+// Instance names the directory for good: no other one has the same, unless it was copied.
+func (d *Dir) Instance() string { return d.instance }
+
+// openInstance reads the name of a directory, or gives it one.
+func openInstance(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		name := strings.ToLower(rand.Text())
+		return name, wrapper.WriteFile(path, []byte(name+"\n"))
+	}
+	name := strings.TrimSpace(string(data))
+	if err == nil && name == "" {
+		err = fmt.Errorf("%s is empty: remove it, and accept the host anew with muxpost hosts accept", path)
+	}
+	return name, err
 }
 
 // Close gives the directory free.

@@ -11,6 +11,11 @@ import (
 // Facts are what Info tells of a host.
 type Facts struct {
 	Host, TmuxVersion, StateDir string
+	// Instance names the state directory for good.
+	Instance string
+	// Labels are the host's, and Capacity how many agents may live there; zero is any number.
+	Labels   map[string]string
+	Capacity int
 	// Build is tmuxd's own.
 	Build version.Info
 	// Harnesses are the entries of the table; with versions, those programs are run whose versions are not known.
@@ -39,6 +44,7 @@ func (s *Server) Info(ctx context.Context, req *tmuxdv1.InfoRequest) (*tmuxdv1.I
 		Host: s.facts.Host, Version: s.facts.Build.String(), TmuxVersion: s.facts.TmuxVersion,
 		Release: s.facts.Build.Release(), Commit: s.facts.Build.Commit, Dirty: s.facts.Build.Dirty,
 		StateDir: s.facts.StateDir, HighestFencingToken: fence.Highest, FencingFloor: fence.Floor,
+		InstanceId: s.facts.Instance, Labels: s.facts.Labels, Capacity: int32(s.facts.Capacity), //nolint:gosec // a small number
 		Sessions: &tmuxdv1.SessionCounts{Live: int32(counts.Live), Dead: int32(counts.Dead), Unknown: int32(counts.Unknown)},
 	}
 	if s.facts.Harnesses != nil {

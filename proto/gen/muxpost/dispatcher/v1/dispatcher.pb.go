@@ -2313,7 +2313,9 @@ type StopSessionRequest struct {
 	// Why, for people, at most 300 bytes of UTF-8. Optional.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// How long the agent has to end by itself, at most 10 seconds. Zero means 5 seconds.
-	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	Grace *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	// The host, for a session that was left behind there; empty for the work item's own.
+	SupersededOn  string `protobuf:"bytes,5,opt,name=superseded_on,json=supersededOn,proto3" json:"superseded_on,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2376,6 +2378,13 @@ func (x *StopSessionRequest) GetGrace() *durationpb.Duration {
 	return nil
 }
 
+func (x *StopSessionRequest) GetSupersededOn() string {
+	if x != nil {
+		return x.SupersededOn
+	}
+	return ""
+}
+
 // StopSessionResponse says what came of it.
 type StopSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2429,6 +2438,1104 @@ func (x *StopSessionResponse) GetDetail() string {
 		return x.Detail
 	}
 	return ""
+}
+
+// Host is a machine with a tmuxd, on which sessions live.
+type Host struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name; empty while one without a configured name was not reached yet.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Where its tmuxd answers.
+	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	// True when this dispatcher reaches it.
+	Reached bool `protobuf:"varint,3,opt,name=reached,proto3" json:"reached,omitempty"`
+	// Since when it is reached, or is not. Unset while it is not known.
+	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	// One line for a person: why it is not reached; empty when it is.
+	Detail string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	// True when nothing more is to be started there.
+	Draining bool `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`
+	// Why, and who said so, in their words.
+	DrainReason string `protobuf:"bytes,7,opt,name=drain_reason,json=drainReason,proto3" json:"drain_reason,omitempty"`
+	// Who drained it.
+	DrainWho string `protobuf:"bytes,8,opt,name=drain_who,json=drainWho,proto3" json:"drain_who,omitempty"`
+	// Until when calls are kept away from it, because it did not answer some in a row. Unset when they are not.
+	KeptAwayUntil *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=kept_away_until,json=keptAwayUntil,proto3" json:"kept_away_until,omitempty"`
+	// How many agents live there.
+	Live int32 `protobuf:"varint,10,opt,name=live,proto3" json:"live,omitempty"`
+	// How many may. Zero means any number.
+	Capacity int32 `protobuf:"varint,11,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	// Its labels.
+	Labels map[string]string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Harnesses that it can start, by name.
+	Harnesses []string `protobuf:"bytes,13,rep,name=harnesses,proto3" json:"harnesses,omitempty"`
+	// The build of its tmuxd.
+	Build *Build `protobuf:"bytes,14,opt,name=build,proto3" json:"build,omitempty"`
+	// The version of its tmux.
+	TmuxVersion string `protobuf:"bytes,15,opt,name=tmux_version,json=tmuxVersion,proto3" json:"tmux_version,omitempty"`
+	// What a person should repair there, one line each.
+	Warnings []string `protobuf:"bytes,16,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// True when it was added by an operator, and not by the configuration.
+	Added         bool `protobuf:"varint,17,opt,name=added,proto3" json:"added,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Host) Reset() {
+	*x = Host{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Host) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Host) ProtoMessage() {}
+
+func (x *Host) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Host.ProtoReflect.Descriptor instead.
+func (*Host) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Host) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Host) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Host) GetReached() bool {
+	if x != nil {
+		return x.Reached
+	}
+	return false
+}
+
+func (x *Host) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Host) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *Host) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+func (x *Host) GetDrainReason() string {
+	if x != nil {
+		return x.DrainReason
+	}
+	return ""
+}
+
+func (x *Host) GetDrainWho() string {
+	if x != nil {
+		return x.DrainWho
+	}
+	return ""
+}
+
+func (x *Host) GetKeptAwayUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.KeptAwayUntil
+	}
+	return nil
+}
+
+func (x *Host) GetLive() int32 {
+	if x != nil {
+		return x.Live
+	}
+	return 0
+}
+
+func (x *Host) GetCapacity() int32 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
+}
+
+func (x *Host) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Host) GetHarnesses() []string {
+	if x != nil {
+		return x.Harnesses
+	}
+	return nil
+}
+
+func (x *Host) GetBuild() *Build {
+	if x != nil {
+		return x.Build
+	}
+	return nil
+}
+
+func (x *Host) GetTmuxVersion() string {
+	if x != nil {
+		return x.TmuxVersion
+	}
+	return ""
+}
+
+func (x *Host) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+func (x *Host) GetAdded() bool {
+	if x != nil {
+		return x.Added
+	}
+	return false
+}
+
+// ListHostsRequest asks for the hosts.
+type ListHostsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHostsRequest) Reset() {
+	*x = ListHostsRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHostsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHostsRequest) ProtoMessage() {}
+
+func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
+func (*ListHostsRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{30}
+}
+
+// ListHostsResponse holds all hosts: there are not so many that they would need pages.
+type ListHostsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The hosts, by name.
+	Hosts         []*Host `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHostsResponse) Reset() {
+	*x = ListHostsResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHostsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHostsResponse) ProtoMessage() {}
+
+func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHostsResponse.ProtoReflect.Descriptor instead.
+func (*ListHostsResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ListHostsResponse) GetHosts() []*Host {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+// AddHostRequest names a host and its address.
+type AddHostRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name that its tmuxd must give (tmuxd.host). Required.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// host:port or unix:/path. Required.
+	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	// Who adds it, for people, at most 100 bytes of UTF-8. Optional.
+	Who           string `protobuf:"bytes,3,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddHostRequest) Reset() {
+	*x = AddHostRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddHostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddHostRequest) ProtoMessage() {}
+
+func (x *AddHostRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddHostRequest.ProtoReflect.Descriptor instead.
+func (*AddHostRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *AddHostRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AddHostRequest) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *AddHostRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+// AddHostResponse says nothing more.
+type AddHostResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddHostResponse) Reset() {
+	*x = AddHostResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddHostResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddHostResponse) ProtoMessage() {}
+
+func (x *AddHostResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddHostResponse.ProtoReflect.Descriptor instead.
+func (*AddHostResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{33}
+}
+
+// DrainHostRequest names a host.
+type DrainHostRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name. Required.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Who drains it, for people, at most 100 bytes of UTF-8. Optional.
+	Who string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	// Why, for people, at most 300 bytes of UTF-8. Optional.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainHostRequest) Reset() {
+	*x = DrainHostRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainHostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainHostRequest) ProtoMessage() {}
+
+func (x *DrainHostRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainHostRequest.ProtoReflect.Descriptor instead.
+func (*DrainHostRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *DrainHostRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DrainHostRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *DrainHostRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// DrainHostResponse says nothing more.
+type DrainHostResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainHostResponse) Reset() {
+	*x = DrainHostResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainHostResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainHostResponse) ProtoMessage() {}
+
+func (x *DrainHostResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainHostResponse.ProtoReflect.Descriptor instead.
+func (*DrainHostResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{35}
+}
+
+// UndrainHostRequest names a host.
+type UndrainHostRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name. Required.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Who ends the drain, for people, at most 100 bytes of UTF-8. Optional.
+	Who           string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndrainHostRequest) Reset() {
+	*x = UndrainHostRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndrainHostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndrainHostRequest) ProtoMessage() {}
+
+func (x *UndrainHostRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndrainHostRequest.ProtoReflect.Descriptor instead.
+func (*UndrainHostRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *UndrainHostRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UndrainHostRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+// UndrainHostResponse says nothing more.
+type UndrainHostResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndrainHostResponse) Reset() {
+	*x = UndrainHostResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndrainHostResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndrainHostResponse) ProtoMessage() {}
+
+func (x *UndrainHostResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndrainHostResponse.ProtoReflect.Descriptor instead.
+func (*UndrainHostResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{37}
+}
+
+// AcceptHostRequest names a host.
+type AcceptHostRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name. Required.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Who accepts it, for people, at most 100 bytes of UTF-8. Optional.
+	Who           string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptHostRequest) Reset() {
+	*x = AcceptHostRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptHostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptHostRequest) ProtoMessage() {}
+
+func (x *AcceptHostRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptHostRequest.ProtoReflect.Descriptor instead.
+func (*AcceptHostRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *AcceptHostRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AcceptHostRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+// AcceptHostResponse says nothing more.
+type AcceptHostResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptHostResponse) Reset() {
+	*x = AcceptHostResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptHostResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptHostResponse) ProtoMessage() {}
+
+func (x *AcceptHostResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptHostResponse.ProtoReflect.Descriptor instead.
+func (*AcceptHostResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{39}
+}
+
+// EvacuateHostRequest names a host.
+type EvacuateHostRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name. Required.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Who gives it up, for people, at most 100 bytes of UTF-8. Optional.
+	Who string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	// Why, for people, at most 300 bytes of UTF-8. Optional.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvacuateHostRequest) Reset() {
+	*x = EvacuateHostRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvacuateHostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvacuateHostRequest) ProtoMessage() {}
+
+func (x *EvacuateHostRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvacuateHostRequest.ProtoReflect.Descriptor instead.
+func (*EvacuateHostRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *EvacuateHostRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *EvacuateHostRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *EvacuateHostRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// EvacuateHostResponse says what was moved.
+type EvacuateHostResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work items that were moved away by this call.
+	Moved []string `protobuf:"bytes,1,rep,name=moved,proto3" json:"moved,omitempty"`
+	// Those of which a delivery was under way: ask again.
+	Busy []string `protobuf:"bytes,2,rep,name=busy,proto3" json:"busy,omitempty"`
+	// True when there are more: ask again.
+	More          bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvacuateHostResponse) Reset() {
+	*x = EvacuateHostResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvacuateHostResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvacuateHostResponse) ProtoMessage() {}
+
+func (x *EvacuateHostResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvacuateHostResponse.ProtoReflect.Descriptor instead.
+func (*EvacuateHostResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *EvacuateHostResponse) GetMoved() []string {
+	if x != nil {
+		return x.Moved
+	}
+	return nil
+}
+
+func (x *EvacuateHostResponse) GetBusy() []string {
+	if x != nil {
+		return x.Busy
+	}
+	return nil
+}
+
+func (x *EvacuateHostResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// ForgetHostRequest names a host.
+type ForgetHostRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name. Required.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Who has it forgotten, for people, at most 100 bytes of UTF-8. Optional.
+	Who           string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgetHostRequest) Reset() {
+	*x = ForgetHostRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgetHostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgetHostRequest) ProtoMessage() {}
+
+func (x *ForgetHostRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgetHostRequest.ProtoReflect.Descriptor instead.
+func (*ForgetHostRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *ForgetHostRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ForgetHostRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+// ForgetHostResponse says nothing more.
+type ForgetHostResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgetHostResponse) Reset() {
+	*x = ForgetHostResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgetHostResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgetHostResponse) ProtoMessage() {}
+
+func (x *ForgetHostResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgetHostResponse.ProtoReflect.Descriptor instead.
+func (*ForgetHostResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{43}
+}
+
+// Superseded is a session that was left behind on a host from which its work item was moved away.
+type Superseded struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work item.
+	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// The host that it was left on.
+	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	// The session's name there.
+	Target string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
+	// The incarnation that was recorded last.
+	IncarnationStamp string `protobuf:"bytes,4,opt,name=incarnation_stamp,json=incarnationStamp,proto3" json:"incarnation_stamp,omitempty"`
+	// The conversation; empty when it is not known.
+	ConversationId string `protobuf:"bytes,5,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
+	// The harness.
+	Harness string `protobuf:"bytes,6,opt,name=harness,proto3" json:"harness,omitempty"`
+	// The directory on the host. What is not pushed there is not known here.
+	Directory string `protobuf:"bytes,7,opt,name=directory,proto3" json:"directory,omitempty"`
+	// Since when.
+	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Superseded) Reset() {
+	*x = Superseded{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Superseded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Superseded) ProtoMessage() {}
+
+func (x *Superseded) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Superseded.ProtoReflect.Descriptor instead.
+func (*Superseded) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *Superseded) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *Superseded) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *Superseded) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Superseded) GetIncarnationStamp() string {
+	if x != nil {
+		return x.IncarnationStamp
+	}
+	return ""
+}
+
+func (x *Superseded) GetConversationId() string {
+	if x != nil {
+		return x.ConversationId
+	}
+	return ""
+}
+
+func (x *Superseded) GetHarness() string {
+	if x != nil {
+		return x.Harness
+	}
+	return ""
+}
+
+func (x *Superseded) GetDirectory() string {
+	if x != nil {
+		return x.Directory
+	}
+	return ""
+}
+
+func (x *Superseded) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
+// ListSupersededRequest chooses sessions that were left behind.
+type ListSupersededRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only those on this host; empty for all.
+	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// At most this many, 1 to 500. Zero means 50.
+	PageSize      int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSupersededRequest) Reset() {
+	*x = ListSupersededRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSupersededRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSupersededRequest) ProtoMessage() {}
+
+func (x *ListSupersededRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSupersededRequest.ProtoReflect.Descriptor instead.
+func (*ListSupersededRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ListSupersededRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *ListSupersededRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+// ListSupersededResponse holds them.
+type ListSupersededResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sessions, by host and work item.
+	Superseded []*Superseded `protobuf:"bytes,1,rep,name=superseded,proto3" json:"superseded,omitempty"`
+	// True when there are more than were asked for.
+	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSupersededResponse) Reset() {
+	*x = ListSupersededResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSupersededResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSupersededResponse) ProtoMessage() {}
+
+func (x *ListSupersededResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSupersededResponse.ProtoReflect.Descriptor instead.
+func (*ListSupersededResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ListSupersededResponse) GetSuperseded() []*Superseded {
+	if x != nil {
+		return x.Superseded
+	}
+	return nil
+}
+
+func (x *ListSupersededResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 var File_muxpost_dispatcher_v1_dispatcher_proto protoreflect.FileDescriptor
@@ -2585,15 +3692,90 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\arelease\x18\x02 \x01(\tR\arelease\x12\x16\n" +
 	"\x06commit\x18\x03 \x01(\tR\x06commit\x12\x14\n" +
 	"\x05dirty\x18\x04 \x01(\bR\x05dirty\x12\x12\n" +
-	"\x04host\x18\x05 \x01(\tR\x04host\"\x8c\x01\n" +
+	"\x04host\x18\x05 \x01(\tR\x04host\"\xb1\x01\n" +
 	"\x12StopSessionRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x10\n" +
 	"\x03who\x18\x02 \x01(\tR\x03who\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12/\n" +
-	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"G\n" +
+	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12#\n" +
+	"\rsuperseded_on\x18\x05 \x01(\tR\fsupersededOn\"G\n" +
 	"\x13StopSessionResponse\x12\x18\n" +
 	"\aalready\x18\x01 \x01(\bR\aalready\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\tR\x06detail*n\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\"\x8b\x05\n" +
+	"\x04Host\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +
+	"\areached\x18\x03 \x01(\bR\areached\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x16\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\x12\x1a\n" +
+	"\bdraining\x18\x06 \x01(\bR\bdraining\x12!\n" +
+	"\fdrain_reason\x18\a \x01(\tR\vdrainReason\x12\x1b\n" +
+	"\tdrain_who\x18\b \x01(\tR\bdrainWho\x12B\n" +
+	"\x0fkept_away_until\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\rkeptAwayUntil\x12\x12\n" +
+	"\x04live\x18\n" +
+	" \x01(\x05R\x04live\x12\x1a\n" +
+	"\bcapacity\x18\v \x01(\x05R\bcapacity\x12?\n" +
+	"\x06labels\x18\f \x03(\v2'.muxpost.dispatcher.v1.Host.LabelsEntryR\x06labels\x12\x1c\n" +
+	"\tharnesses\x18\r \x03(\tR\tharnesses\x122\n" +
+	"\x05build\x18\x0e \x01(\v2\x1c.muxpost.dispatcher.v1.BuildR\x05build\x12!\n" +
+	"\ftmux_version\x18\x0f \x01(\tR\vtmuxVersion\x12\x1a\n" +
+	"\bwarnings\x18\x10 \x03(\tR\bwarnings\x12\x14\n" +
+	"\x05added\x18\x11 \x01(\bR\x05added\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +
+	"\x10ListHostsRequest\"F\n" +
+	"\x11ListHostsResponse\x121\n" +
+	"\x05hosts\x18\x01 \x03(\v2\x1b.muxpost.dispatcher.v1.HostR\x05hosts\"P\n" +
+	"\x0eAddHostRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
+	"\x03who\x18\x03 \x01(\tR\x03who\"\x11\n" +
+	"\x0fAddHostResponse\"P\n" +
+	"\x10DrainHostRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x13\n" +
+	"\x11DrainHostResponse\":\n" +
+	"\x12UndrainHostRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\"\x15\n" +
+	"\x13UndrainHostResponse\"9\n" +
+	"\x11AcceptHostRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\"\x14\n" +
+	"\x12AcceptHostResponse\"S\n" +
+	"\x13EvacuateHostRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"T\n" +
+	"\x14EvacuateHostResponse\x12\x14\n" +
+	"\x05moved\x18\x01 \x03(\tR\x05moved\x12\x12\n" +
+	"\x04busy\x18\x02 \x03(\tR\x04busy\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\"9\n" +
+	"\x11ForgetHostRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\"\x14\n" +
+	"\x12ForgetHostResponse\"\xa0\x02\n" +
+	"\n" +
+	"Superseded\x12\x1b\n" +
+	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\x12\x16\n" +
+	"\x06target\x18\x03 \x01(\tR\x06target\x12+\n" +
+	"\x11incarnation_stamp\x18\x04 \x01(\tR\x10incarnationStamp\x12'\n" +
+	"\x0fconversation_id\x18\x05 \x01(\tR\x0econversationId\x12\x18\n" +
+	"\aharness\x18\x06 \x01(\tR\aharness\x12\x1c\n" +
+	"\tdirectory\x18\a \x01(\tR\tdirectory\x12;\n" +
+	"\vcreate_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\"H\n" +
+	"\x15ListSupersededRequest\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\"o\n" +
+	"\x16ListSupersededResponse\x12A\n" +
+	"\n" +
+	"superseded\x18\x01 \x03(\v2!.muxpost.dispatcher.v1.SupersededR\n" +
+	"superseded\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more*n\n" +
 	"\tEventKind\x12\x1a\n" +
 	"\x16EVENT_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11EVENT_KIND_OPENED\x10\x01\x12\x16\n" +
@@ -2635,7 +3817,7 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\x18SESSION_ACTIVITY_WORKING\x10\x03\x12&\n" +
 	"\"SESSION_ACTIVITY_AWAITING_APPROVAL\x10\x04\x12\x1a\n" +
 	"\x16SESSION_ACTIVITY_DRAFT\x10\x05\x12\x1c\n" +
-	"\x18SESSION_ACTIVITY_UNCLEAR\x10\x062\xbe\t\n" +
+	"\x18SESSION_ACTIVITY_UNCLEAR\x10\x062\xe6\x0f\n" +
 	"\x11DispatcherService\x12X\n" +
 	"\aDeliver\x12%.muxpost.dispatcher.v1.DeliverRequest\x1a&.muxpost.dispatcher.v1.DeliverResponse\x12i\n" +
 	"\vGetDelivery\x12).muxpost.dispatcher.v1.GetDeliveryRequest\x1a*.muxpost.dispatcher.v1.GetDeliveryResponse\"\x03\x90\x02\x01\x12r\n" +
@@ -2649,7 +3831,17 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"ListPauses\x12(.muxpost.dispatcher.v1.ListPausesRequest\x1a).muxpost.dispatcher.v1.ListPausesResponse\"\x03\x90\x02\x01\x12U\n" +
 	"\x06Reopen\x12$.muxpost.dispatcher.v1.ReopenRequest\x1a%.muxpost.dispatcher.v1.ReopenResponse\x12d\n" +
 	"\vStopSession\x12).muxpost.dispatcher.v1.StopSessionRequest\x1a*.muxpost.dispatcher.v1.StopSessionResponse\x12q\n" +
-	"\rWatchSessions\x12+.muxpost.dispatcher.v1.WatchSessionsRequest\x1a,.muxpost.dispatcher.v1.WatchSessionsResponse\"\x03\x90\x02\x010\x01\x12T\n" +
+	"\rWatchSessions\x12+.muxpost.dispatcher.v1.WatchSessionsRequest\x1a,.muxpost.dispatcher.v1.WatchSessionsResponse\"\x03\x90\x02\x010\x01\x12c\n" +
+	"\tListHosts\x12'.muxpost.dispatcher.v1.ListHostsRequest\x1a(.muxpost.dispatcher.v1.ListHostsResponse\"\x03\x90\x02\x01\x12X\n" +
+	"\aAddHost\x12%.muxpost.dispatcher.v1.AddHostRequest\x1a&.muxpost.dispatcher.v1.AddHostResponse\x12^\n" +
+	"\tDrainHost\x12'.muxpost.dispatcher.v1.DrainHostRequest\x1a(.muxpost.dispatcher.v1.DrainHostResponse\x12d\n" +
+	"\vUndrainHost\x12).muxpost.dispatcher.v1.UndrainHostRequest\x1a*.muxpost.dispatcher.v1.UndrainHostResponse\x12a\n" +
+	"\n" +
+	"AcceptHost\x12(.muxpost.dispatcher.v1.AcceptHostRequest\x1a).muxpost.dispatcher.v1.AcceptHostResponse\x12g\n" +
+	"\fEvacuateHost\x12*.muxpost.dispatcher.v1.EvacuateHostRequest\x1a+.muxpost.dispatcher.v1.EvacuateHostResponse\x12a\n" +
+	"\n" +
+	"ForgetHost\x12(.muxpost.dispatcher.v1.ForgetHostRequest\x1a).muxpost.dispatcher.v1.ForgetHostResponse\x12r\n" +
+	"\x0eListSuperseded\x12,.muxpost.dispatcher.v1.ListSupersededRequest\x1a-.muxpost.dispatcher.v1.ListSupersededResponse\"\x03\x90\x02\x01\x12T\n" +
 	"\x04Info\x12\".muxpost.dispatcher.v1.InfoRequest\x1a#.muxpost.dispatcher.v1.InfoResponse\"\x03\x90\x02\x01BBZ@muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1;dispatcherv1b\x06proto3"
 
 var (
@@ -2665,7 +3857,7 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(EventKind)(0),                 // 0: muxpost.dispatcher.v1.EventKind
 	(Outcome)(0),                   // 1: muxpost.dispatcher.v1.Outcome
@@ -2702,68 +3894,110 @@ var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(*Build)(nil),                  // 32: muxpost.dispatcher.v1.Build
 	(*StopSessionRequest)(nil),     // 33: muxpost.dispatcher.v1.StopSessionRequest
 	(*StopSessionResponse)(nil),    // 34: muxpost.dispatcher.v1.StopSessionResponse
-	nil,                            // 35: muxpost.dispatcher.v1.Event.FieldsEntry
-	(*durationpb.Duration)(nil),    // 36: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 37: google.protobuf.Timestamp
+	(*Host)(nil),                   // 35: muxpost.dispatcher.v1.Host
+	(*ListHostsRequest)(nil),       // 36: muxpost.dispatcher.v1.ListHostsRequest
+	(*ListHostsResponse)(nil),      // 37: muxpost.dispatcher.v1.ListHostsResponse
+	(*AddHostRequest)(nil),         // 38: muxpost.dispatcher.v1.AddHostRequest
+	(*AddHostResponse)(nil),        // 39: muxpost.dispatcher.v1.AddHostResponse
+	(*DrainHostRequest)(nil),       // 40: muxpost.dispatcher.v1.DrainHostRequest
+	(*DrainHostResponse)(nil),      // 41: muxpost.dispatcher.v1.DrainHostResponse
+	(*UndrainHostRequest)(nil),     // 42: muxpost.dispatcher.v1.UndrainHostRequest
+	(*UndrainHostResponse)(nil),    // 43: muxpost.dispatcher.v1.UndrainHostResponse
+	(*AcceptHostRequest)(nil),      // 44: muxpost.dispatcher.v1.AcceptHostRequest
+	(*AcceptHostResponse)(nil),     // 45: muxpost.dispatcher.v1.AcceptHostResponse
+	(*EvacuateHostRequest)(nil),    // 46: muxpost.dispatcher.v1.EvacuateHostRequest
+	(*EvacuateHostResponse)(nil),   // 47: muxpost.dispatcher.v1.EvacuateHostResponse
+	(*ForgetHostRequest)(nil),      // 48: muxpost.dispatcher.v1.ForgetHostRequest
+	(*ForgetHostResponse)(nil),     // 49: muxpost.dispatcher.v1.ForgetHostResponse
+	(*Superseded)(nil),             // 50: muxpost.dispatcher.v1.Superseded
+	(*ListSupersededRequest)(nil),  // 51: muxpost.dispatcher.v1.ListSupersededRequest
+	(*ListSupersededResponse)(nil), // 52: muxpost.dispatcher.v1.ListSupersededResponse
+	nil,                            // 53: muxpost.dispatcher.v1.Event.FieldsEntry
+	nil,                            // 54: muxpost.dispatcher.v1.Host.LabelsEntry
+	(*durationpb.Duration)(nil),    // 55: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 56: google.protobuf.Timestamp
 }
 var file_muxpost_dispatcher_v1_dispatcher_proto_depIdxs = []int32{
 	0,  // 0: muxpost.dispatcher.v1.DeliverRequest.kind:type_name -> muxpost.dispatcher.v1.EventKind
 	8,  // 1: muxpost.dispatcher.v1.DeliverResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	36, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
+	55, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
 	32, // 3: muxpost.dispatcher.v1.DeliverResponse.builds:type_name -> muxpost.dispatcher.v1.Build
 	0,  // 4: muxpost.dispatcher.v1.Delivery.kind:type_name -> muxpost.dispatcher.v1.EventKind
 	1,  // 5: muxpost.dispatcher.v1.Delivery.outcome:type_name -> muxpost.dispatcher.v1.Outcome
 	2,  // 6: muxpost.dispatcher.v1.Delivery.how:type_name -> muxpost.dispatcher.v1.How
-	37, // 7: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
-	37, // 8: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
+	56, // 7: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
+	56, // 8: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
 	8,  // 9: muxpost.dispatcher.v1.GetDeliveryResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
 	1,  // 10: muxpost.dispatcher.v1.ListDeliveriesRequest.outcome:type_name -> muxpost.dispatcher.v1.Outcome
 	8,  // 11: muxpost.dispatcher.v1.ListDeliveriesResponse.deliveries:type_name -> muxpost.dispatcher.v1.Delivery
 	3,  // 12: muxpost.dispatcher.v1.Session.state:type_name -> muxpost.dispatcher.v1.SessionState
-	37, // 13: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	37, // 14: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	56, // 13: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	56, // 14: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
 	4,  // 15: muxpost.dispatcher.v1.Session.flags:type_name -> muxpost.dispatcher.v1.SessionFlag
 	5,  // 16: muxpost.dispatcher.v1.Session.activity:type_name -> muxpost.dispatcher.v1.SessionActivity
 	13, // 17: muxpost.dispatcher.v1.ListSessionsResponse.sessions:type_name -> muxpost.dispatcher.v1.Session
-	37, // 18: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
-	35, // 19: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
+	56, // 18: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
+	53, // 19: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
 	16, // 20: muxpost.dispatcher.v1.ListEventsResponse.events:type_name -> muxpost.dispatcher.v1.Event
-	37, // 21: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
+	56, // 21: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
 	19, // 22: muxpost.dispatcher.v1.PauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
 	19, // 23: muxpost.dispatcher.v1.UnpauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
 	19, // 24: muxpost.dispatcher.v1.ListPausesResponse.pauses:type_name -> muxpost.dispatcher.v1.Pause
 	8,  // 25: muxpost.dispatcher.v1.ReopenResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
 	32, // 26: muxpost.dispatcher.v1.InfoResponse.builds:type_name -> muxpost.dispatcher.v1.Build
-	36, // 27: muxpost.dispatcher.v1.StopSessionRequest.grace:type_name -> google.protobuf.Duration
-	6,  // 28: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
-	9,  // 29: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
-	11, // 30: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
-	14, // 31: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
-	17, // 32: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
-	20, // 33: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
-	22, // 34: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
-	24, // 35: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
-	26, // 36: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
-	33, // 37: muxpost.dispatcher.v1.DispatcherService.StopSession:input_type -> muxpost.dispatcher.v1.StopSessionRequest
-	28, // 38: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
-	30, // 39: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
-	7,  // 40: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
-	10, // 41: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
-	12, // 42: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
-	15, // 43: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
-	18, // 44: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
-	21, // 45: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
-	23, // 46: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
-	25, // 47: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
-	27, // 48: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
-	34, // 49: muxpost.dispatcher.v1.DispatcherService.StopSession:output_type -> muxpost.dispatcher.v1.StopSessionResponse
-	29, // 50: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
-	31, // 51: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
-	40, // [40:52] is the sub-list for method output_type
-	28, // [28:40] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	55, // 27: muxpost.dispatcher.v1.StopSessionRequest.grace:type_name -> google.protobuf.Duration
+	56, // 28: muxpost.dispatcher.v1.Host.since:type_name -> google.protobuf.Timestamp
+	56, // 29: muxpost.dispatcher.v1.Host.kept_away_until:type_name -> google.protobuf.Timestamp
+	54, // 30: muxpost.dispatcher.v1.Host.labels:type_name -> muxpost.dispatcher.v1.Host.LabelsEntry
+	32, // 31: muxpost.dispatcher.v1.Host.build:type_name -> muxpost.dispatcher.v1.Build
+	35, // 32: muxpost.dispatcher.v1.ListHostsResponse.hosts:type_name -> muxpost.dispatcher.v1.Host
+	56, // 33: muxpost.dispatcher.v1.Superseded.create_time:type_name -> google.protobuf.Timestamp
+	50, // 34: muxpost.dispatcher.v1.ListSupersededResponse.superseded:type_name -> muxpost.dispatcher.v1.Superseded
+	6,  // 35: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
+	9,  // 36: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
+	11, // 37: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
+	14, // 38: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
+	17, // 39: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
+	20, // 40: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
+	22, // 41: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
+	24, // 42: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
+	26, // 43: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
+	33, // 44: muxpost.dispatcher.v1.DispatcherService.StopSession:input_type -> muxpost.dispatcher.v1.StopSessionRequest
+	28, // 45: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
+	36, // 46: muxpost.dispatcher.v1.DispatcherService.ListHosts:input_type -> muxpost.dispatcher.v1.ListHostsRequest
+	38, // 47: muxpost.dispatcher.v1.DispatcherService.AddHost:input_type -> muxpost.dispatcher.v1.AddHostRequest
+	40, // 48: muxpost.dispatcher.v1.DispatcherService.DrainHost:input_type -> muxpost.dispatcher.v1.DrainHostRequest
+	42, // 49: muxpost.dispatcher.v1.DispatcherService.UndrainHost:input_type -> muxpost.dispatcher.v1.UndrainHostRequest
+	44, // 50: muxpost.dispatcher.v1.DispatcherService.AcceptHost:input_type -> muxpost.dispatcher.v1.AcceptHostRequest
+	46, // 51: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:input_type -> muxpost.dispatcher.v1.EvacuateHostRequest
+	48, // 52: muxpost.dispatcher.v1.DispatcherService.ForgetHost:input_type -> muxpost.dispatcher.v1.ForgetHostRequest
+	51, // 53: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:input_type -> muxpost.dispatcher.v1.ListSupersededRequest
+	30, // 54: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
+	7,  // 55: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
+	10, // 56: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
+	12, // 57: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
+	15, // 58: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
+	18, // 59: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
+	21, // 60: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
+	23, // 61: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
+	25, // 62: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
+	27, // 63: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
+	34, // 64: muxpost.dispatcher.v1.DispatcherService.StopSession:output_type -> muxpost.dispatcher.v1.StopSessionResponse
+	29, // 65: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
+	37, // 66: muxpost.dispatcher.v1.DispatcherService.ListHosts:output_type -> muxpost.dispatcher.v1.ListHostsResponse
+	39, // 67: muxpost.dispatcher.v1.DispatcherService.AddHost:output_type -> muxpost.dispatcher.v1.AddHostResponse
+	41, // 68: muxpost.dispatcher.v1.DispatcherService.DrainHost:output_type -> muxpost.dispatcher.v1.DrainHostResponse
+	43, // 69: muxpost.dispatcher.v1.DispatcherService.UndrainHost:output_type -> muxpost.dispatcher.v1.UndrainHostResponse
+	45, // 70: muxpost.dispatcher.v1.DispatcherService.AcceptHost:output_type -> muxpost.dispatcher.v1.AcceptHostResponse
+	47, // 71: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:output_type -> muxpost.dispatcher.v1.EvacuateHostResponse
+	49, // 72: muxpost.dispatcher.v1.DispatcherService.ForgetHost:output_type -> muxpost.dispatcher.v1.ForgetHostResponse
+	52, // 73: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:output_type -> muxpost.dispatcher.v1.ListSupersededResponse
+	31, // 74: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
+	55, // [55:75] is the sub-list for method output_type
+	35, // [35:55] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_dispatcher_v1_dispatcher_proto_init() }
@@ -2777,7 +4011,7 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc), len(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   30,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

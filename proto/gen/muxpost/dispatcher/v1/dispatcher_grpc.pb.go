@@ -32,6 +32,14 @@ const (
 	DispatcherService_Reopen_FullMethodName         = "/muxpost.dispatcher.v1.DispatcherService/Reopen"
 	DispatcherService_StopSession_FullMethodName    = "/muxpost.dispatcher.v1.DispatcherService/StopSession"
 	DispatcherService_WatchSessions_FullMethodName  = "/muxpost.dispatcher.v1.DispatcherService/WatchSessions"
+	DispatcherService_ListHosts_FullMethodName      = "/muxpost.dispatcher.v1.DispatcherService/ListHosts"
+	DispatcherService_AddHost_FullMethodName        = "/muxpost.dispatcher.v1.DispatcherService/AddHost"
+	DispatcherService_DrainHost_FullMethodName      = "/muxpost.dispatcher.v1.DispatcherService/DrainHost"
+	DispatcherService_UndrainHost_FullMethodName    = "/muxpost.dispatcher.v1.DispatcherService/UndrainHost"
+	DispatcherService_AcceptHost_FullMethodName     = "/muxpost.dispatcher.v1.DispatcherService/AcceptHost"
+	DispatcherService_EvacuateHost_FullMethodName   = "/muxpost.dispatcher.v1.DispatcherService/EvacuateHost"
+	DispatcherService_ForgetHost_FullMethodName     = "/muxpost.dispatcher.v1.DispatcherService/ForgetHost"
+	DispatcherService_ListSuperseded_FullMethodName = "/muxpost.dispatcher.v1.DispatcherService/ListSuperseded"
 	DispatcherService_Info_FullMethodName           = "/muxpost.dispatcher.v1.DispatcherService/Info"
 )
 
@@ -68,6 +76,23 @@ type DispatcherServiceClient interface {
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
 	// hint: nothing that must happen may depend on it.
 	WatchSessions(ctx context.Context, in *WatchSessionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionsResponse], error)
+	// ListHosts returns the hosts that sessions live on, and how they stand, by name.
+	ListHosts(ctx context.Context, in *ListHostsRequest, opts ...grpc.CallOption) (*ListHostsResponse, error)
+	// AddHost has every dispatcher call the tmuxd at an address. A host that is known gets the new address.
+	AddHost(ctx context.Context, in *AddHostRequest, opts ...grpc.CallOption) (*AddHostResponse, error)
+	// DrainHost has nothing more start on a host. What lives there goes on, and is delivered to.
+	DrainHost(ctx context.Context, in *DrainHostRequest, opts ...grpc.CallOption) (*DrainHostResponse, error)
+	// UndrainHost ends a drain.
+	UndrainHost(ctx context.Context, in *UndrainHostRequest, opts ...grpc.CallOption) (*UndrainHostResponse, error)
+	// AcceptHost gives the name of a host to the next tmuxd that answers under it, after the host was set up anew.
+	AcceptHost(ctx context.Context, in *AcceptHostRequest, opts ...grpc.CallOption) (*AcceptHostResponse, error)
+	// EvacuateHost gives a host up: it is drained, and each of its work items begins a fresh conversation on another host with its next event.
+	// What lives there is left alone, and is not delivered to any more. Asked again, it goes on with those of which a delivery was under way.
+	EvacuateHost(ctx context.Context, in *EvacuateHostRequest, opts ...grpc.CallOption) (*EvacuateHostResponse, error)
+	// ForgetHost removes what is recorded of a host. One that work items are recorded on is refused.
+	ForgetHost(ctx context.Context, in *ForgetHostRequest, opts ...grpc.CallOption) (*ForgetHostResponse, error)
+	// ListSuperseded returns the sessions that were left behind on hosts which were given up, by host and work item.
+	ListSuperseded(ctx context.Context, in *ListSupersededRequest, opts ...grpc.CallOption) (*ListSupersededResponse, error)
 	// Info says which builds take part in deliveries.
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
 }
@@ -199,6 +224,86 @@ func (c *dispatcherServiceClient) WatchSessions(ctx context.Context, in *WatchSe
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type DispatcherService_WatchSessionsClient = grpc.ServerStreamingClient[WatchSessionsResponse]
 
+func (c *dispatcherServiceClient) ListHosts(ctx context.Context, in *ListHostsRequest, opts ...grpc.CallOption) (*ListHostsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListHostsResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_ListHosts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) AddHost(ctx context.Context, in *AddHostRequest, opts ...grpc.CallOption) (*AddHostResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AddHostResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_AddHost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) DrainHost(ctx context.Context, in *DrainHostRequest, opts ...grpc.CallOption) (*DrainHostResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DrainHostResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_DrainHost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) UndrainHost(ctx context.Context, in *UndrainHostRequest, opts ...grpc.CallOption) (*UndrainHostResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UndrainHostResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_UndrainHost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) AcceptHost(ctx context.Context, in *AcceptHostRequest, opts ...grpc.CallOption) (*AcceptHostResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcceptHostResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_AcceptHost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) EvacuateHost(ctx context.Context, in *EvacuateHostRequest, opts ...grpc.CallOption) (*EvacuateHostResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EvacuateHostResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_EvacuateHost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) ForgetHost(ctx context.Context, in *ForgetHostRequest, opts ...grpc.CallOption) (*ForgetHostResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForgetHostResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_ForgetHost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) ListSuperseded(ctx context.Context, in *ListSupersededRequest, opts ...grpc.CallOption) (*ListSupersededResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSupersededResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_ListSuperseded_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *dispatcherServiceClient) Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(InfoResponse)
@@ -242,6 +347,23 @@ type DispatcherServiceServer interface {
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
 	// hint: nothing that must happen may depend on it.
 	WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error
+	// ListHosts returns the hosts that sessions live on, and how they stand, by name.
+	ListHosts(context.Context, *ListHostsRequest) (*ListHostsResponse, error)
+	// AddHost has every dispatcher call the tmuxd at an address. A host that is known gets the new address.
+	AddHost(context.Context, *AddHostRequest) (*AddHostResponse, error)
+	// DrainHost has nothing more start on a host. What lives there goes on, and is delivered to.
+	DrainHost(context.Context, *DrainHostRequest) (*DrainHostResponse, error)
+	// UndrainHost ends a drain.
+	UndrainHost(context.Context, *UndrainHostRequest) (*UndrainHostResponse, error)
+	// AcceptHost gives the name of a host to the next tmuxd that answers under it, after the host was set up anew.
+	AcceptHost(context.Context, *AcceptHostRequest) (*AcceptHostResponse, error)
+	// EvacuateHost gives a host up: it is drained, and each of its work items begins a fresh conversation on another host with its next event.
+	// What lives there is left alone, and is not delivered to any more. Asked again, it goes on with those of which a delivery was under way.
+	EvacuateHost(context.Context, *EvacuateHostRequest) (*EvacuateHostResponse, error)
+	// ForgetHost removes what is recorded of a host. One that work items are recorded on is refused.
+	ForgetHost(context.Context, *ForgetHostRequest) (*ForgetHostResponse, error)
+	// ListSuperseded returns the sessions that were left behind on hosts which were given up, by host and work item.
+	ListSuperseded(context.Context, *ListSupersededRequest) (*ListSupersededResponse, error)
 	// Info says which builds take part in deliveries.
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
 	mustEmbedUnimplementedDispatcherServiceServer()
@@ -286,6 +408,30 @@ func (UnimplementedDispatcherServiceServer) StopSession(context.Context, *StopSe
 }
 func (UnimplementedDispatcherServiceServer) WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchSessions not implemented")
+}
+func (UnimplementedDispatcherServiceServer) ListHosts(context.Context, *ListHostsRequest) (*ListHostsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListHosts not implemented")
+}
+func (UnimplementedDispatcherServiceServer) AddHost(context.Context, *AddHostRequest) (*AddHostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AddHost not implemented")
+}
+func (UnimplementedDispatcherServiceServer) DrainHost(context.Context, *DrainHostRequest) (*DrainHostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DrainHost not implemented")
+}
+func (UnimplementedDispatcherServiceServer) UndrainHost(context.Context, *UndrainHostRequest) (*UndrainHostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UndrainHost not implemented")
+}
+func (UnimplementedDispatcherServiceServer) AcceptHost(context.Context, *AcceptHostRequest) (*AcceptHostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcceptHost not implemented")
+}
+func (UnimplementedDispatcherServiceServer) EvacuateHost(context.Context, *EvacuateHostRequest) (*EvacuateHostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EvacuateHost not implemented")
+}
+func (UnimplementedDispatcherServiceServer) ForgetHost(context.Context, *ForgetHostRequest) (*ForgetHostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForgetHost not implemented")
+}
+func (UnimplementedDispatcherServiceServer) ListSuperseded(context.Context, *ListSupersededRequest) (*ListSupersededResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSuperseded not implemented")
 }
 func (UnimplementedDispatcherServiceServer) Info(context.Context, *InfoRequest) (*InfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Info not implemented")
@@ -502,6 +648,150 @@ func _DispatcherService_WatchSessions_Handler(srv interface{}, stream grpc.Serve
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type DispatcherService_WatchSessionsServer = grpc.ServerStreamingServer[WatchSessionsResponse]
 
+func _DispatcherService_ListHosts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListHostsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).ListHosts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_ListHosts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).ListHosts(ctx, req.(*ListHostsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_AddHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AddHostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).AddHost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_AddHost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).AddHost(ctx, req.(*AddHostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_DrainHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainHostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).DrainHost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_DrainHost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).DrainHost(ctx, req.(*DrainHostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_UndrainHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UndrainHostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).UndrainHost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_UndrainHost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).UndrainHost(ctx, req.(*UndrainHostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_AcceptHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcceptHostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).AcceptHost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_AcceptHost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).AcceptHost(ctx, req.(*AcceptHostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_EvacuateHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EvacuateHostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).EvacuateHost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_EvacuateHost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).EvacuateHost(ctx, req.(*EvacuateHostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_ForgetHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForgetHostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).ForgetHost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_ForgetHost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).ForgetHost(ctx, req.(*ForgetHostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_ListSuperseded_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSupersededRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).ListSuperseded(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_ListSuperseded_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).ListSuperseded(ctx, req.(*ListSupersededRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _DispatcherService_Info_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(InfoRequest)
 	if err := dec(in); err != nil {
@@ -566,6 +856,38 @@ var DispatcherService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "StopSession",
 			Handler:    _DispatcherService_StopSession_Handler,
+		},
+		{
+			MethodName: "ListHosts",
+			Handler:    _DispatcherService_ListHosts_Handler,
+		},
+		{
+			MethodName: "AddHost",
+			Handler:    _DispatcherService_AddHost_Handler,
+		},
+		{
+			MethodName: "DrainHost",
+			Handler:    _DispatcherService_DrainHost_Handler,
+		},
+		{
+			MethodName: "UndrainHost",
+			Handler:    _DispatcherService_UndrainHost_Handler,
+		},
+		{
+			MethodName: "AcceptHost",
+			Handler:    _DispatcherService_AcceptHost_Handler,
+		},
+		{
+			MethodName: "EvacuateHost",
+			Handler:    _DispatcherService_EvacuateHost_Handler,
+		},
+		{
+			MethodName: "ForgetHost",
+			Handler:    _DispatcherService_ForgetHost_Handler,
+		},
+		{
+			MethodName: "ListSuperseded",
+			Handler:    _DispatcherService_ListSuperseded_Handler,
 		},
 		{
 			MethodName: "Info",

@@ -1752,7 +1752,13 @@ type InfoResponse struct {
 	// The commit that it was built from; empty when it is not known.
 	Commit string `protobuf:"bytes,16,opt,name=commit,proto3" json:"commit,omitempty"`
 	// True when it was built from a tree with changes that were not committed.
-	Dirty         bool `protobuf:"varint,17,opt,name=dirty,proto3" json:"dirty,omitempty"`
+	Dirty bool `protobuf:"varint,17,opt,name=dirty,proto3" json:"dirty,omitempty"`
+	// Names the state directory for good: another tmuxd under the same host name has another one.
+	InstanceId string `protobuf:"bytes,18,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	// The labels of the host, as configured.
+	Labels map[string]string `protobuf:"bytes,19,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// How many agents may live here at once. Zero means any number.
+	Capacity      int32 `protobuf:"varint,20,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1904,6 +1910,27 @@ func (x *InfoResponse) GetDirty() bool {
 		return x.Dirty
 	}
 	return false
+}
+
+func (x *InfoResponse) GetInstanceId() string {
+	if x != nil {
+		return x.InstanceId
+	}
+	return ""
+}
+
+func (x *InfoResponse) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *InfoResponse) GetCapacity() int32 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
 }
 
 // SessionCounts counts sessions by state.
@@ -2202,7 +2229,7 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\x06detail\x18\x01 \x01(\tR\x06detail\x12-\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x17.muxpost.tmuxd.v1.PhaseR\x05phase\"8\n" +
 	"\vInfoRequest\x12)\n" +
-	"\x10harness_versions\x18\x01 \x01(\bR\x0fharnessVersions\"\xfb\x04\n" +
+	"\x10harness_versions\x18\x01 \x01(\bR\x0fharnessVersions\"\xb7\x06\n" +
 	"\fInfoResponse\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12!\n" +
@@ -2221,7 +2248,14 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\bwarnings\x18\x0e \x03(\tR\bwarnings\x12\x18\n" +
 	"\arelease\x18\x0f \x01(\tR\arelease\x12\x16\n" +
 	"\x06commit\x18\x10 \x01(\tR\x06commit\x12\x14\n" +
-	"\x05dirty\x18\x11 \x01(\bR\x05dirty\"Q\n" +
+	"\x05dirty\x18\x11 \x01(\bR\x05dirty\x12\x1f\n" +
+	"\vinstance_id\x18\x12 \x01(\tR\n" +
+	"instanceId\x12B\n" +
+	"\x06labels\x18\x13 \x03(\v2*.muxpost.tmuxd.v1.InfoResponse.LabelsEntryR\x06labels\x12\x1a\n" +
+	"\bcapacity\x18\x14 \x01(\x05R\bcapacity\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Q\n" +
 	"\rSessionCounts\x12\x12\n" +
 	"\x04live\x18\x01 \x01(\x05R\x04live\x12\x12\n" +
 	"\x04dead\x18\x02 \x01(\x05R\x04dead\x12\x18\n" +
@@ -2302,7 +2336,7 @@ func file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_muxpost_tmuxd_v1_tmuxd_proto_goTypes = []any{
 	(Occupant)(0),                  // 0: muxpost.tmuxd.v1.Occupant
 	(Evidence)(0),                  // 1: muxpost.tmuxd.v1.Evidence
@@ -2329,120 +2363,122 @@ var file_muxpost_tmuxd_v1_tmuxd_proto_goTypes = []any{
 	(*InfoResponse)(nil),           // 22: muxpost.tmuxd.v1.InfoResponse
 	(*SessionCounts)(nil),          // 23: muxpost.tmuxd.v1.SessionCounts
 	(*HarnessInfo)(nil),            // 24: muxpost.tmuxd.v1.HarnessInfo
-	(*durationpb.Duration)(nil),    // 25: google.protobuf.Duration
-	(State)(0),                     // 26: muxpost.tmuxd.v1.State
-	(Flag)(0),                      // 27: muxpost.tmuxd.v1.Flag
-	(*Incarnation)(nil),            // 28: muxpost.tmuxd.v1.Incarnation
-	(*Exit)(nil),                   // 29: muxpost.tmuxd.v1.Exit
-	(Phase)(0),                     // 30: muxpost.tmuxd.v1.Phase
-	(Activity)(0),                  // 31: muxpost.tmuxd.v1.Activity
-	(*Refused)(nil),                // 32: muxpost.tmuxd.v1.Refused
-	(*SessionExistsRequest)(nil),   // 33: muxpost.tmuxd.v1.SessionExistsRequest
-	(*SessionMayTalkRequest)(nil),  // 34: muxpost.tmuxd.v1.SessionMayTalkRequest
-	(*RaiseFenceRequest)(nil),      // 35: muxpost.tmuxd.v1.RaiseFenceRequest
-	(*CaptureRequest)(nil),         // 36: muxpost.tmuxd.v1.CaptureRequest
-	(*TerminateRequest)(nil),       // 37: muxpost.tmuxd.v1.TerminateRequest
-	(*KillRequest)(nil),            // 38: muxpost.tmuxd.v1.KillRequest
-	(*ListSessionsRequest)(nil),    // 39: muxpost.tmuxd.v1.ListSessionsRequest
-	(*WatchSessionsRequest)(nil),   // 40: muxpost.tmuxd.v1.WatchSessionsRequest
-	(*RunTaskRequest)(nil),         // 41: muxpost.tmuxd.v1.RunTaskRequest
-	(*GetAttemptRequest)(nil),      // 42: muxpost.tmuxd.v1.GetAttemptRequest
-	(*WatchAttemptsRequest)(nil),   // 43: muxpost.tmuxd.v1.WatchAttemptsRequest
-	(*StopAttemptRequest)(nil),     // 44: muxpost.tmuxd.v1.StopAttemptRequest
-	(*ListTreesRequest)(nil),       // 45: muxpost.tmuxd.v1.ListTreesRequest
-	(*RemoveTreeRequest)(nil),      // 46: muxpost.tmuxd.v1.RemoveTreeRequest
-	(*SessionExistsResponse)(nil),  // 47: muxpost.tmuxd.v1.SessionExistsResponse
-	(*SessionMayTalkResponse)(nil), // 48: muxpost.tmuxd.v1.SessionMayTalkResponse
-	(*RaiseFenceResponse)(nil),     // 49: muxpost.tmuxd.v1.RaiseFenceResponse
-	(*CaptureResponse)(nil),        // 50: muxpost.tmuxd.v1.CaptureResponse
-	(*TerminateResponse)(nil),      // 51: muxpost.tmuxd.v1.TerminateResponse
-	(*KillResponse)(nil),           // 52: muxpost.tmuxd.v1.KillResponse
-	(*ListSessionsResponse)(nil),   // 53: muxpost.tmuxd.v1.ListSessionsResponse
-	(*WatchSessionsResponse)(nil),  // 54: muxpost.tmuxd.v1.WatchSessionsResponse
-	(*RunTaskResponse)(nil),        // 55: muxpost.tmuxd.v1.RunTaskResponse
-	(*GetAttemptResponse)(nil),     // 56: muxpost.tmuxd.v1.GetAttemptResponse
-	(*WatchAttemptsResponse)(nil),  // 57: muxpost.tmuxd.v1.WatchAttemptsResponse
-	(*StopAttemptResponse)(nil),    // 58: muxpost.tmuxd.v1.StopAttemptResponse
-	(*ListTreesResponse)(nil),      // 59: muxpost.tmuxd.v1.ListTreesResponse
-	(*RemoveTreeResponse)(nil),     // 60: muxpost.tmuxd.v1.RemoveTreeResponse
+	nil,                            // 25: muxpost.tmuxd.v1.InfoResponse.LabelsEntry
+	(*durationpb.Duration)(nil),    // 26: google.protobuf.Duration
+	(State)(0),                     // 27: muxpost.tmuxd.v1.State
+	(Flag)(0),                      // 28: muxpost.tmuxd.v1.Flag
+	(*Incarnation)(nil),            // 29: muxpost.tmuxd.v1.Incarnation
+	(*Exit)(nil),                   // 30: muxpost.tmuxd.v1.Exit
+	(Phase)(0),                     // 31: muxpost.tmuxd.v1.Phase
+	(Activity)(0),                  // 32: muxpost.tmuxd.v1.Activity
+	(*Refused)(nil),                // 33: muxpost.tmuxd.v1.Refused
+	(*SessionExistsRequest)(nil),   // 34: muxpost.tmuxd.v1.SessionExistsRequest
+	(*SessionMayTalkRequest)(nil),  // 35: muxpost.tmuxd.v1.SessionMayTalkRequest
+	(*RaiseFenceRequest)(nil),      // 36: muxpost.tmuxd.v1.RaiseFenceRequest
+	(*CaptureRequest)(nil),         // 37: muxpost.tmuxd.v1.CaptureRequest
+	(*TerminateRequest)(nil),       // 38: muxpost.tmuxd.v1.TerminateRequest
+	(*KillRequest)(nil),            // 39: muxpost.tmuxd.v1.KillRequest
+	(*ListSessionsRequest)(nil),    // 40: muxpost.tmuxd.v1.ListSessionsRequest
+	(*WatchSessionsRequest)(nil),   // 41: muxpost.tmuxd.v1.WatchSessionsRequest
+	(*RunTaskRequest)(nil),         // 42: muxpost.tmuxd.v1.RunTaskRequest
+	(*GetAttemptRequest)(nil),      // 43: muxpost.tmuxd.v1.GetAttemptRequest
+	(*WatchAttemptsRequest)(nil),   // 44: muxpost.tmuxd.v1.WatchAttemptsRequest
+	(*StopAttemptRequest)(nil),     // 45: muxpost.tmuxd.v1.StopAttemptRequest
+	(*ListTreesRequest)(nil),       // 46: muxpost.tmuxd.v1.ListTreesRequest
+	(*RemoveTreeRequest)(nil),      // 47: muxpost.tmuxd.v1.RemoveTreeRequest
+	(*SessionExistsResponse)(nil),  // 48: muxpost.tmuxd.v1.SessionExistsResponse
+	(*SessionMayTalkResponse)(nil), // 49: muxpost.tmuxd.v1.SessionMayTalkResponse
+	(*RaiseFenceResponse)(nil),     // 50: muxpost.tmuxd.v1.RaiseFenceResponse
+	(*CaptureResponse)(nil),        // 51: muxpost.tmuxd.v1.CaptureResponse
+	(*TerminateResponse)(nil),      // 52: muxpost.tmuxd.v1.TerminateResponse
+	(*KillResponse)(nil),           // 53: muxpost.tmuxd.v1.KillResponse
+	(*ListSessionsResponse)(nil),   // 54: muxpost.tmuxd.v1.ListSessionsResponse
+	(*WatchSessionsResponse)(nil),  // 55: muxpost.tmuxd.v1.WatchSessionsResponse
+	(*RunTaskResponse)(nil),        // 56: muxpost.tmuxd.v1.RunTaskResponse
+	(*GetAttemptResponse)(nil),     // 57: muxpost.tmuxd.v1.GetAttemptResponse
+	(*WatchAttemptsResponse)(nil),  // 58: muxpost.tmuxd.v1.WatchAttemptsResponse
+	(*StopAttemptResponse)(nil),    // 59: muxpost.tmuxd.v1.StopAttemptResponse
+	(*ListTreesResponse)(nil),      // 60: muxpost.tmuxd.v1.ListTreesResponse
+	(*RemoveTreeResponse)(nil),     // 61: muxpost.tmuxd.v1.RemoveTreeResponse
 }
 var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
-	25, // 0: muxpost.tmuxd.v1.SessionStateRequest.max_staleness:type_name -> google.protobuf.Duration
-	26, // 1: muxpost.tmuxd.v1.SessionStateResponse.state:type_name -> muxpost.tmuxd.v1.State
-	27, // 2: muxpost.tmuxd.v1.SessionStateResponse.flags:type_name -> muxpost.tmuxd.v1.Flag
-	28, // 3: muxpost.tmuxd.v1.SessionStateResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	29, // 4: muxpost.tmuxd.v1.SessionStateResponse.exit:type_name -> muxpost.tmuxd.v1.Exit
-	30, // 5: muxpost.tmuxd.v1.SessionStateResponse.delivery_phase:type_name -> muxpost.tmuxd.v1.Phase
-	25, // 6: muxpost.tmuxd.v1.SessionStateResponse.age:type_name -> google.protobuf.Duration
-	31, // 7: muxpost.tmuxd.v1.SessionStateResponse.activity:type_name -> muxpost.tmuxd.v1.Activity
+	26, // 0: muxpost.tmuxd.v1.SessionStateRequest.max_staleness:type_name -> google.protobuf.Duration
+	27, // 1: muxpost.tmuxd.v1.SessionStateResponse.state:type_name -> muxpost.tmuxd.v1.State
+	28, // 2: muxpost.tmuxd.v1.SessionStateResponse.flags:type_name -> muxpost.tmuxd.v1.Flag
+	29, // 3: muxpost.tmuxd.v1.SessionStateResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	30, // 4: muxpost.tmuxd.v1.SessionStateResponse.exit:type_name -> muxpost.tmuxd.v1.Exit
+	31, // 5: muxpost.tmuxd.v1.SessionStateResponse.delivery_phase:type_name -> muxpost.tmuxd.v1.Phase
+	26, // 6: muxpost.tmuxd.v1.SessionStateResponse.age:type_name -> google.protobuf.Duration
+	32, // 7: muxpost.tmuxd.v1.SessionStateResponse.activity:type_name -> muxpost.tmuxd.v1.Activity
 	7,  // 8: muxpost.tmuxd.v1.SpawnRequest.fresh:type_name -> muxpost.tmuxd.v1.Fresh
 	8,  // 9: muxpost.tmuxd.v1.SpawnRequest.resume:type_name -> muxpost.tmuxd.v1.Resume
 	9,  // 10: muxpost.tmuxd.v1.SpawnRequest.prompt:type_name -> muxpost.tmuxd.v1.Prompt
-	25, // 11: muxpost.tmuxd.v1.SpawnRequest.timeout:type_name -> google.protobuf.Duration
+	26, // 11: muxpost.tmuxd.v1.SpawnRequest.timeout:type_name -> google.protobuf.Duration
 	11, // 12: muxpost.tmuxd.v1.SpawnResponse.started:type_name -> muxpost.tmuxd.v1.Started
 	12, // 13: muxpost.tmuxd.v1.SpawnResponse.occupied:type_name -> muxpost.tmuxd.v1.Occupied
 	13, // 14: muxpost.tmuxd.v1.SpawnResponse.not_started:type_name -> muxpost.tmuxd.v1.NotStarted
 	14, // 15: muxpost.tmuxd.v1.SpawnResponse.failed:type_name -> muxpost.tmuxd.v1.SpawnFailed
-	28, // 16: muxpost.tmuxd.v1.Started.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	30, // 17: muxpost.tmuxd.v1.Started.prompt_phase:type_name -> muxpost.tmuxd.v1.Phase
+	29, // 16: muxpost.tmuxd.v1.Started.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	31, // 17: muxpost.tmuxd.v1.Started.prompt_phase:type_name -> muxpost.tmuxd.v1.Phase
 	0,  // 18: muxpost.tmuxd.v1.Occupied.occupant:type_name -> muxpost.tmuxd.v1.Occupant
-	28, // 19: muxpost.tmuxd.v1.Occupied.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	29, // 20: muxpost.tmuxd.v1.NotStarted.exit:type_name -> muxpost.tmuxd.v1.Exit
-	25, // 21: muxpost.tmuxd.v1.PasteRequest.timeout:type_name -> google.protobuf.Duration
-	28, // 22: muxpost.tmuxd.v1.PasteResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	29, // 19: muxpost.tmuxd.v1.Occupied.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	30, // 20: muxpost.tmuxd.v1.NotStarted.exit:type_name -> muxpost.tmuxd.v1.Exit
+	26, // 21: muxpost.tmuxd.v1.PasteRequest.timeout:type_name -> google.protobuf.Duration
+	29, // 22: muxpost.tmuxd.v1.PasteResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
 	17, // 23: muxpost.tmuxd.v1.PasteResponse.submitted:type_name -> muxpost.tmuxd.v1.Submitted
 	18, // 24: muxpost.tmuxd.v1.PasteResponse.already_delivered:type_name -> muxpost.tmuxd.v1.AlreadyDelivered
 	19, // 25: muxpost.tmuxd.v1.PasteResponse.held:type_name -> muxpost.tmuxd.v1.Held
-	32, // 26: muxpost.tmuxd.v1.PasteResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
+	33, // 26: muxpost.tmuxd.v1.PasteResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
 	20, // 27: muxpost.tmuxd.v1.PasteResponse.unconfirmed:type_name -> muxpost.tmuxd.v1.Unconfirmed
 	1,  // 28: muxpost.tmuxd.v1.Submitted.evidence:type_name -> muxpost.tmuxd.v1.Evidence
 	1,  // 29: muxpost.tmuxd.v1.AlreadyDelivered.evidence:type_name -> muxpost.tmuxd.v1.Evidence
 	2,  // 30: muxpost.tmuxd.v1.Held.reason:type_name -> muxpost.tmuxd.v1.HoldReason
-	30, // 31: muxpost.tmuxd.v1.Unconfirmed.phase:type_name -> muxpost.tmuxd.v1.Phase
+	31, // 31: muxpost.tmuxd.v1.Unconfirmed.phase:type_name -> muxpost.tmuxd.v1.Phase
 	24, // 32: muxpost.tmuxd.v1.InfoResponse.harnesses:type_name -> muxpost.tmuxd.v1.HarnessInfo
 	23, // 33: muxpost.tmuxd.v1.InfoResponse.sessions:type_name -> muxpost.tmuxd.v1.SessionCounts
-	3,  // 34: muxpost.tmuxd.v1.HarnessInfo.conversation_source:type_name -> muxpost.tmuxd.v1.ConversationSource
-	4,  // 35: muxpost.tmuxd.v1.TmuxdService.SessionState:input_type -> muxpost.tmuxd.v1.SessionStateRequest
-	6,  // 36: muxpost.tmuxd.v1.TmuxdService.Spawn:input_type -> muxpost.tmuxd.v1.SpawnRequest
-	15, // 37: muxpost.tmuxd.v1.TmuxdService.Paste:input_type -> muxpost.tmuxd.v1.PasteRequest
-	33, // 38: muxpost.tmuxd.v1.TmuxdService.SessionExists:input_type -> muxpost.tmuxd.v1.SessionExistsRequest
-	34, // 39: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:input_type -> muxpost.tmuxd.v1.SessionMayTalkRequest
-	35, // 40: muxpost.tmuxd.v1.TmuxdService.RaiseFence:input_type -> muxpost.tmuxd.v1.RaiseFenceRequest
-	36, // 41: muxpost.tmuxd.v1.TmuxdService.Capture:input_type -> muxpost.tmuxd.v1.CaptureRequest
-	37, // 42: muxpost.tmuxd.v1.TmuxdService.Terminate:input_type -> muxpost.tmuxd.v1.TerminateRequest
-	38, // 43: muxpost.tmuxd.v1.TmuxdService.Kill:input_type -> muxpost.tmuxd.v1.KillRequest
-	39, // 44: muxpost.tmuxd.v1.TmuxdService.ListSessions:input_type -> muxpost.tmuxd.v1.ListSessionsRequest
-	40, // 45: muxpost.tmuxd.v1.TmuxdService.WatchSessions:input_type -> muxpost.tmuxd.v1.WatchSessionsRequest
-	41, // 46: muxpost.tmuxd.v1.TmuxdService.RunTask:input_type -> muxpost.tmuxd.v1.RunTaskRequest
-	42, // 47: muxpost.tmuxd.v1.TmuxdService.GetAttempt:input_type -> muxpost.tmuxd.v1.GetAttemptRequest
-	43, // 48: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:input_type -> muxpost.tmuxd.v1.WatchAttemptsRequest
-	44, // 49: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
-	45, // 50: muxpost.tmuxd.v1.TmuxdService.ListTrees:input_type -> muxpost.tmuxd.v1.ListTreesRequest
-	46, // 51: muxpost.tmuxd.v1.TmuxdService.RemoveTree:input_type -> muxpost.tmuxd.v1.RemoveTreeRequest
-	21, // 52: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
-	5,  // 53: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
-	10, // 54: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
-	16, // 55: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
-	47, // 56: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
-	48, // 57: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
-	49, // 58: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
-	50, // 59: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
-	51, // 60: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
-	52, // 61: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
-	53, // 62: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
-	54, // 63: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
-	55, // 64: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
-	56, // 65: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
-	57, // 66: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
-	58, // 67: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
-	59, // 68: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
-	60, // 69: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
-	22, // 70: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
-	53, // [53:71] is the sub-list for method output_type
-	35, // [35:53] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	25, // 34: muxpost.tmuxd.v1.InfoResponse.labels:type_name -> muxpost.tmuxd.v1.InfoResponse.LabelsEntry
+	3,  // 35: muxpost.tmuxd.v1.HarnessInfo.conversation_source:type_name -> muxpost.tmuxd.v1.ConversationSource
+	4,  // 36: muxpost.tmuxd.v1.TmuxdService.SessionState:input_type -> muxpost.tmuxd.v1.SessionStateRequest
+	6,  // 37: muxpost.tmuxd.v1.TmuxdService.Spawn:input_type -> muxpost.tmuxd.v1.SpawnRequest
+	15, // 38: muxpost.tmuxd.v1.TmuxdService.Paste:input_type -> muxpost.tmuxd.v1.PasteRequest
+	34, // 39: muxpost.tmuxd.v1.TmuxdService.SessionExists:input_type -> muxpost.tmuxd.v1.SessionExistsRequest
+	35, // 40: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:input_type -> muxpost.tmuxd.v1.SessionMayTalkRequest
+	36, // 41: muxpost.tmuxd.v1.TmuxdService.RaiseFence:input_type -> muxpost.tmuxd.v1.RaiseFenceRequest
+	37, // 42: muxpost.tmuxd.v1.TmuxdService.Capture:input_type -> muxpost.tmuxd.v1.CaptureRequest
+	38, // 43: muxpost.tmuxd.v1.TmuxdService.Terminate:input_type -> muxpost.tmuxd.v1.TerminateRequest
+	39, // 44: muxpost.tmuxd.v1.TmuxdService.Kill:input_type -> muxpost.tmuxd.v1.KillRequest
+	40, // 45: muxpost.tmuxd.v1.TmuxdService.ListSessions:input_type -> muxpost.tmuxd.v1.ListSessionsRequest
+	41, // 46: muxpost.tmuxd.v1.TmuxdService.WatchSessions:input_type -> muxpost.tmuxd.v1.WatchSessionsRequest
+	42, // 47: muxpost.tmuxd.v1.TmuxdService.RunTask:input_type -> muxpost.tmuxd.v1.RunTaskRequest
+	43, // 48: muxpost.tmuxd.v1.TmuxdService.GetAttempt:input_type -> muxpost.tmuxd.v1.GetAttemptRequest
+	44, // 49: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:input_type -> muxpost.tmuxd.v1.WatchAttemptsRequest
+	45, // 50: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
+	46, // 51: muxpost.tmuxd.v1.TmuxdService.ListTrees:input_type -> muxpost.tmuxd.v1.ListTreesRequest
+	47, // 52: muxpost.tmuxd.v1.TmuxdService.RemoveTree:input_type -> muxpost.tmuxd.v1.RemoveTreeRequest
+	21, // 53: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
+	5,  // 54: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
+	10, // 55: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
+	16, // 56: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
+	48, // 57: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
+	49, // 58: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
+	50, // 59: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
+	51, // 60: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
+	52, // 61: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
+	53, // 62: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
+	54, // 63: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
+	55, // 64: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
+	56, // 65: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
+	57, // 66: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
+	58, // 67: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
+	59, // 68: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
+	60, // 69: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
+	61, // 70: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
+	22, // 71: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
+	54, // [54:72] is the sub-list for method output_type
+	36, // [36:54] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_tmuxd_v1_tmuxd_proto_init() }
@@ -2477,7 +2513,7 @@ func file_muxpost_tmuxd_v1_tmuxd_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc), len(file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,7 +19,9 @@ import (
 type World struct {
 	// Unreachable: the host does not answer. Mute: it does, and tmux does not. Slow: every answer takes this long.
 	Unreachable, Mute bool
-	Slow              time.Duration
+	// Draining: nothing more is to be started there.
+	Draining bool
+	Slow     time.Duration
 	// Token is the highest fencing token that was seen.
 	Token int64
 	// State and Flags are the session's; Stamp, Harness and Conversation those of its incarnation.

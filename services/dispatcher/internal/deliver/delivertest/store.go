@@ -22,6 +22,8 @@ type Store struct {
 	leases     map[string]lease.Lease
 	events     []deliver.Event
 	pauses     map[string]deliver.Pause
+	hosts      map[string]deliver.HostRecord
+	superseded map[string]map[string]deliver.Superseded // by work item and host
 }
 
 var _ deliver.Store = (*Store)(nil)
@@ -30,7 +32,7 @@ var _ deliver.Store = (*Store)(nil)
 func NewStore(now func() time.Time) *Store {
 	return &Store{
 		now: now, deliveries: map[string]deliver.Delivery{}, sessions: map[string]deliver.Session{}, leases: map[string]lease.Lease{},
-		pauses: map[string]deliver.Pause{},
+		pauses: map[string]deliver.Pause{}, hosts: map[string]deliver.HostRecord{}, superseded: map[string]map[string]deliver.Superseded{},
 	}
 }
 
@@ -135,15 +137,7 @@ func (s *Store) Look(ctx context.Context, workItem, deliveryID string) (known de
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if record, ok := s.sessions[workItem]; ok {
-		known.Session = &record
-		return known, nil
-	}
-	for item, record := range s.sessions {
-		if record.Target == known.Delivery.Target {
-			known.TargetOf = item
-		}
-	}
+	s.known(&known, workItem)
 	return known, nil
 }
 
@@ -180,6 +174,9 @@ func (s *Store) Save(ctx context.Context, l lease.Lease, workItem string, c deli
 	if c.Outcome != nil {
 		s.put(c.Outcome)
 		s.leases[workItem] = lease.Lease{Token: l.Token}
+	}
+	if c.Left {
+		s.leave(workItem)
 	}
 	s.events = append(s.events, c.Events...)
 	return nil

@@ -2,6 +2,7 @@ package delivertest
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"muxpost.dev/muxpost/core/dispatch"
@@ -91,9 +92,81 @@ func CheckStore(t *testing.T, s deliver.Store) {
 		t.Errorf("whose name it is: %+v, %v", known, err)
 	}
 	must(s.Release(ctx, other.WorkItem, l))
+	checkLeave(t, s, item)
+	checkHosts(t, s)
 	checkPauses(t, s, item)
 	checkPostpone(t, s, other)
 	checkReopen(t, s, other)
+}
+
+// checkLeave moves the session of an item away from its host.
+func checkLeave(t *testing.T, s deliver.Store, item string) {
+	t.Helper()
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, _, err := s.TakeLease(ctx, item, "c")
+	must(err)
+	known, err := s.Recorded(ctx, item)
+	must(err)
+	record := *known.Session
+	record.ConversationID, record.Directory, record.Incarnation.Stamp = "c1", "/d", "st"
+	must(s.Save(ctx, l, item, deliver.Change{Session: &record}))
+	told := []deliver.Event{{Type: dispatch.SessionSuperseded, WorkItem: item}}
+	old := l
+	old.Token--
+	if err := s.Save(ctx, old, item, deliver.Change{Left: true, Events: told}); !errors.Is(err, fault.Fenced) {
+		t.Errorf("under an older token: %v", err)
+	}
+	if on, err := s.Sessions(ctx, deliver.SessionQuery{Host: "h", Limit: 9}); err != nil || len(on) != 1 {
+		t.Errorf("on the host: %+v, %v", on, err)
+	}
+	must(s.Save(ctx, l, item, deliver.Change{Left: true, Events: told}))
+	must(s.Release(ctx, item, l))
+	known, err = s.Recorded(ctx, item)
+	must(err)
+	if r := known.Session; r.Host != "" || r.ConversationID != "" || r.Directory != "" || r.Incarnation.Stamp != "" ||
+		!slices.Equal(r.Lineage, []string{"c0", "c1"}) || !slices.Equal(known.Left, []string{"h"}) {
+		t.Errorf("%+v", known)
+	}
+	if on, err := s.Sessions(ctx, deliver.SessionQuery{Host: "h", Limit: 9}); err != nil || len(on) != 0 {
+		t.Errorf("on the host: %+v, %v", on, err)
+	}
+	for _, want := range []bool{true, false} {
+		if ended, err := s.EndSuperseded(ctx, item, "h", deliver.Event{Type: dispatch.SessionStopped, WorkItem: item}); ended != want || err != nil {
+			t.Errorf("ended: %v, %v, want %v", ended, err, want)
+		}
+	}
+	if known, err = s.Recorded(ctx, item); err != nil || len(known.Left) != 0 {
+		t.Errorf("%+v, %v", known, err)
+	}
+}
+
+// checkHosts leaves no host behind.
+func checkHosts(t *testing.T, s deliver.Store) {
+	t.Helper()
+	ctx, told := t.Context(), deliver.Event{Type: dispatch.HostAdded}
+	for i, r := range []deliver.HostRecord{{Name: "b", Address: "x:1"}, {Name: "a", Draining: true, Reason: "r", Who: "w"}, {Name: "b", Address: "x:2", Instance: "i"}} {
+		if got, err := s.PutHost(ctx, r, told); err != nil || got.CreatedAt.IsZero() || got.Address != r.Address || got.Instance != r.Instance {
+			t.Errorf("%d: %+v, %v", i, got, err)
+		}
+	}
+	all, err := s.Hosts(ctx)
+	if err != nil || len(all) != 2 || all[0].Name != "a" || !all[0].Draining || all[0].Who != "w" || all[1].Address != "x:2" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	for _, name := range []string{"a", "b"} {
+		if err := s.DropHost(ctx, name, told); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.DropHost(ctx, "a", told); !errors.Is(err, fault.NotFound) {
+		t.Errorf("a host that is gone: %v", err)
+	}
 }
 
 // checkPauses leaves no pause behind.

@@ -54,6 +54,29 @@ const (
 	// DispatcherServiceWatchSessionsProcedure is the procedure name of the DispatcherService's
 	// WatchSessions RPC.
 	DispatcherServiceWatchSessionsProcedure = "/muxpost.dispatcher.v1.DispatcherService/WatchSessions"
+	// DispatcherServiceListHostsProcedure is the procedure name of the DispatcherService's ListHosts
+	// RPC.
+	DispatcherServiceListHostsProcedure = "/muxpost.dispatcher.v1.DispatcherService/ListHosts"
+	// DispatcherServiceAddHostProcedure is the procedure name of the DispatcherService's AddHost RPC.
+	DispatcherServiceAddHostProcedure = "/muxpost.dispatcher.v1.DispatcherService/AddHost"
+	// DispatcherServiceDrainHostProcedure is the procedure name of the DispatcherService's DrainHost
+	// RPC.
+	DispatcherServiceDrainHostProcedure = "/muxpost.dispatcher.v1.DispatcherService/DrainHost"
+	// DispatcherServiceUndrainHostProcedure is the procedure name of the DispatcherService's
+	// UndrainHost RPC.
+	DispatcherServiceUndrainHostProcedure = "/muxpost.dispatcher.v1.DispatcherService/UndrainHost"
+	// DispatcherServiceAcceptHostProcedure is the procedure name of the DispatcherService's AcceptHost
+	// RPC.
+	DispatcherServiceAcceptHostProcedure = "/muxpost.dispatcher.v1.DispatcherService/AcceptHost"
+	// DispatcherServiceEvacuateHostProcedure is the procedure name of the DispatcherService's
+	// EvacuateHost RPC.
+	DispatcherServiceEvacuateHostProcedure = "/muxpost.dispatcher.v1.DispatcherService/EvacuateHost"
+	// DispatcherServiceForgetHostProcedure is the procedure name of the DispatcherService's ForgetHost
+	// RPC.
+	DispatcherServiceForgetHostProcedure = "/muxpost.dispatcher.v1.DispatcherService/ForgetHost"
+	// DispatcherServiceListSupersededProcedure is the procedure name of the DispatcherService's
+	// ListSuperseded RPC.
+	DispatcherServiceListSupersededProcedure = "/muxpost.dispatcher.v1.DispatcherService/ListSuperseded"
 	// DispatcherServiceInfoProcedure is the procedure name of the DispatcherService's Info RPC.
 	DispatcherServiceInfoProcedure = "/muxpost.dispatcher.v1.DispatcherService/Info"
 )
@@ -142,6 +165,64 @@ var (
 			IdempotencyLevel: connect.IdempotencyNoSideEffects,
 		}
 	})
+	dispatcherServiceListHostsSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("ListHosts"),
+			Procedure:        DispatcherServiceListHostsProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
+	dispatcherServiceAddHostSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("AddHost"),
+			Procedure:  DispatcherServiceAddHostProcedure,
+		}
+	})
+	dispatcherServiceDrainHostSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("DrainHost"),
+			Procedure:  DispatcherServiceDrainHostProcedure,
+		}
+	})
+	dispatcherServiceUndrainHostSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("UndrainHost"),
+			Procedure:  DispatcherServiceUndrainHostProcedure,
+		}
+	})
+	dispatcherServiceAcceptHostSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("AcceptHost"),
+			Procedure:  DispatcherServiceAcceptHostProcedure,
+		}
+	})
+	dispatcherServiceEvacuateHostSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("EvacuateHost"),
+			Procedure:  DispatcherServiceEvacuateHostProcedure,
+		}
+	})
+	dispatcherServiceForgetHostSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("ForgetHost"),
+			Procedure:  DispatcherServiceForgetHostProcedure,
+		}
+	})
+	dispatcherServiceListSupersededSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("ListSuperseded"),
+			Procedure:        DispatcherServiceListSupersededProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
 	dispatcherServiceInfoSpec = sync.OnceValue(func() connect.Spec {
 		return connect.Spec{
 			StreamType:       connect.StreamTypeUnary,
@@ -181,6 +262,23 @@ type DispatcherServiceClient interface {
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
 	// hint: nothing that must happen may depend on it.
 	WatchSessions(context.Context, *v1.WatchSessionsRequest) (DispatcherServiceWatchSessionsClientStream, error)
+	// ListHosts returns the hosts that sessions live on, and how they stand, by name.
+	ListHosts(context.Context, *v1.ListHostsRequest) (*v1.ListHostsResponse, error)
+	// AddHost has every dispatcher call the tmuxd at an address. A host that is known gets the new address.
+	AddHost(context.Context, *v1.AddHostRequest) (*v1.AddHostResponse, error)
+	// DrainHost has nothing more start on a host. What lives there goes on, and is delivered to.
+	DrainHost(context.Context, *v1.DrainHostRequest) (*v1.DrainHostResponse, error)
+	// UndrainHost ends a drain.
+	UndrainHost(context.Context, *v1.UndrainHostRequest) (*v1.UndrainHostResponse, error)
+	// AcceptHost gives the name of a host to the next tmuxd that answers under it, after the host was set up anew.
+	AcceptHost(context.Context, *v1.AcceptHostRequest) (*v1.AcceptHostResponse, error)
+	// EvacuateHost gives a host up: it is drained, and each of its work items begins a fresh conversation on another host with its next event.
+	// What lives there is left alone, and is not delivered to any more. Asked again, it goes on with those of which a delivery was under way.
+	EvacuateHost(context.Context, *v1.EvacuateHostRequest) (*v1.EvacuateHostResponse, error)
+	// ForgetHost removes what is recorded of a host. One that work items are recorded on is refused.
+	ForgetHost(context.Context, *v1.ForgetHostRequest) (*v1.ForgetHostResponse, error)
+	// ListSuperseded returns the sessions that were left behind on hosts which were given up, by host and work item.
+	ListSuperseded(context.Context, *v1.ListSupersededRequest) (*v1.ListSupersededResponse, error)
 	// Info says which builds take part in deliveries.
 	Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error)
 }
@@ -242,6 +340,23 @@ type DispatcherServiceHandler interface {
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
 	// hint: nothing that must happen may depend on it.
 	WatchSessions(context.Context, *v1.WatchSessionsRequest, DispatcherServiceWatchSessionsServerStream) error
+	// ListHosts returns the hosts that sessions live on, and how they stand, by name.
+	ListHosts(context.Context, *v1.ListHostsRequest) (*v1.ListHostsResponse, error)
+	// AddHost has every dispatcher call the tmuxd at an address. A host that is known gets the new address.
+	AddHost(context.Context, *v1.AddHostRequest) (*v1.AddHostResponse, error)
+	// DrainHost has nothing more start on a host. What lives there goes on, and is delivered to.
+	DrainHost(context.Context, *v1.DrainHostRequest) (*v1.DrainHostResponse, error)
+	// UndrainHost ends a drain.
+	UndrainHost(context.Context, *v1.UndrainHostRequest) (*v1.UndrainHostResponse, error)
+	// AcceptHost gives the name of a host to the next tmuxd that answers under it, after the host was set up anew.
+	AcceptHost(context.Context, *v1.AcceptHostRequest) (*v1.AcceptHostResponse, error)
+	// EvacuateHost gives a host up: it is drained, and each of its work items begins a fresh conversation on another host with its next event.
+	// What lives there is left alone, and is not delivered to any more. Asked again, it goes on with those of which a delivery was under way.
+	EvacuateHost(context.Context, *v1.EvacuateHostRequest) (*v1.EvacuateHostResponse, error)
+	// ForgetHost removes what is recorded of a host. One that work items are recorded on is refused.
+	ForgetHost(context.Context, *v1.ForgetHostRequest) (*v1.ForgetHostResponse, error)
+	// ListSuperseded returns the sessions that were left behind on hosts which were given up, by host and work item.
+	ListSuperseded(context.Context, *v1.ListSupersededRequest) (*v1.ListSupersededResponse, error)
 	// Info says which builds take part in deliveries.
 	Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error)
 }
@@ -262,6 +377,14 @@ func RegisterDispatcherServiceHandler(server *connect.Server, svc DispatcherServ
 		connect.Method{Spec: dispatcherServiceReopenSpec(), Handler: adapter.reopen},
 		connect.Method{Spec: dispatcherServiceStopSessionSpec(), Handler: adapter.stopSession},
 		connect.Method{Spec: dispatcherServiceWatchSessionsSpec(), Handler: adapter.watchSessions},
+		connect.Method{Spec: dispatcherServiceListHostsSpec(), Handler: adapter.listHosts},
+		connect.Method{Spec: dispatcherServiceAddHostSpec(), Handler: adapter.addHost},
+		connect.Method{Spec: dispatcherServiceDrainHostSpec(), Handler: adapter.drainHost},
+		connect.Method{Spec: dispatcherServiceUndrainHostSpec(), Handler: adapter.undrainHost},
+		connect.Method{Spec: dispatcherServiceAcceptHostSpec(), Handler: adapter.acceptHost},
+		connect.Method{Spec: dispatcherServiceEvacuateHostSpec(), Handler: adapter.evacuateHost},
+		connect.Method{Spec: dispatcherServiceForgetHostSpec(), Handler: adapter.forgetHost},
+		connect.Method{Spec: dispatcherServiceListSupersededSpec(), Handler: adapter.listSuperseded},
 		connect.Method{Spec: dispatcherServiceInfoSpec(), Handler: adapter.info},
 	)
 }
@@ -327,6 +450,38 @@ func (UnimplementedDispatcherServiceHandler) StopSession(context.Context, *v1.St
 
 func (UnimplementedDispatcherServiceHandler) WatchSessions(context.Context, *v1.WatchSessionsRequest, DispatcherServiceWatchSessionsServerStream) error {
 	return connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.WatchSessions is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) ListHosts(context.Context, *v1.ListHostsRequest) (*v1.ListHostsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.ListHosts is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) AddHost(context.Context, *v1.AddHostRequest) (*v1.AddHostResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.AddHost is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) DrainHost(context.Context, *v1.DrainHostRequest) (*v1.DrainHostResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.DrainHost is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) UndrainHost(context.Context, *v1.UndrainHostRequest) (*v1.UndrainHostResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.UndrainHost is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) AcceptHost(context.Context, *v1.AcceptHostRequest) (*v1.AcceptHostResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.AcceptHost is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) EvacuateHost(context.Context, *v1.EvacuateHostRequest) (*v1.EvacuateHostResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.EvacuateHost is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) ForgetHost(context.Context, *v1.ForgetHostRequest) (*v1.ForgetHostResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.ForgetHost is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) ListSuperseded(context.Context, *v1.ListSupersededRequest) (*v1.ListSupersededResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.ListSuperseded is not implemented")
 }
 
 func (UnimplementedDispatcherServiceHandler) Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error) {
@@ -423,6 +578,70 @@ func (c *dispatcherServiceClient) WatchSessions(ctx context.Context, req *v1.Wat
 		return DispatcherServiceWatchSessionsClientStream{}, err
 	}
 	return DispatcherServiceWatchSessionsClientStream{stream: stream}, nil
+}
+
+func (c *dispatcherServiceClient) ListHosts(ctx context.Context, req *v1.ListHostsRequest) (*v1.ListHostsResponse, error) {
+	var res v1.ListHostsResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceListHostsSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) AddHost(ctx context.Context, req *v1.AddHostRequest) (*v1.AddHostResponse, error) {
+	var res v1.AddHostResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceAddHostSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) DrainHost(ctx context.Context, req *v1.DrainHostRequest) (*v1.DrainHostResponse, error) {
+	var res v1.DrainHostResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceDrainHostSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) UndrainHost(ctx context.Context, req *v1.UndrainHostRequest) (*v1.UndrainHostResponse, error) {
+	var res v1.UndrainHostResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceUndrainHostSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) AcceptHost(ctx context.Context, req *v1.AcceptHostRequest) (*v1.AcceptHostResponse, error) {
+	var res v1.AcceptHostResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceAcceptHostSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) EvacuateHost(ctx context.Context, req *v1.EvacuateHostRequest) (*v1.EvacuateHostResponse, error) {
+	var res v1.EvacuateHostResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceEvacuateHostSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) ForgetHost(ctx context.Context, req *v1.ForgetHostRequest) (*v1.ForgetHostResponse, error) {
+	var res v1.ForgetHostResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceForgetHostSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) ListSuperseded(ctx context.Context, req *v1.ListSupersededRequest) (*v1.ListSupersededResponse, error) {
+	var res v1.ListSupersededResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceListSupersededSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
 }
 
 func (c *dispatcherServiceClient) Info(ctx context.Context, req *v1.InfoRequest) (*v1.InfoResponse, error) {
@@ -561,6 +780,102 @@ func (h dispatcherServiceHandler) watchSessions(ctx context.Context, _ connect.S
 		return err
 	}
 	return h.svc.WatchSessions(ctx, &req, DispatcherServiceWatchSessionsServerStream{stream: stream})
+}
+
+func (h dispatcherServiceHandler) listHosts(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.ListHostsRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.ListHosts(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) addHost(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.AddHostRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.AddHost(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) drainHost(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.DrainHostRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.DrainHost(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) undrainHost(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.UndrainHostRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.UndrainHost(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) acceptHost(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.AcceptHostRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.AcceptHost(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) evacuateHost(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.EvacuateHostRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.EvacuateHost(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) forgetHost(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.ForgetHostRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.ForgetHost(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) listSuperseded(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.ListSupersededRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.ListSuperseded(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
 }
 
 func (h dispatcherServiceHandler) info(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {

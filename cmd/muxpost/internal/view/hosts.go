@@ -1,0 +1,98 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+)
+
+// HostState says in a word how a host stands.
+func HostState(h *dispatcherv1.Host) string {
+	switch {
+	case !h.GetReached():
+		return "away"
+	case h.GetKeptAwayUntil() != nil:
+		return "silent"
+	case h.GetDraining():
+		return "draining"
+	}
+	return "reached"
+}
+
+// Hosts writes a table of hosts.
+func (p Printer) Hosts(hosts []*dispatcherv1.Host) {
+	rows := make([][]Cell, 0, len(hosts))
+	for _, h := range hosts {
+		state := Cell{HostState(h), Good}
+		switch {
+		case !h.GetReached():
+			state.Tone = Bad
+		case h.GetDraining() || h.GetKeptAwayUntil() != nil:
+			state.Tone = Warn
+		}
+		since := ""
+		if t := h.GetSince(); t != nil {
+			since = p.Ago(t.AsTime())
+		}
+		agents := fmt.Sprint(h.GetLive())
+		if h.GetCapacity() > 0 {
+			agents = fmt.Sprintf("%d of %d", h.GetLive(), h.GetCapacity())
+		}
+		rows = append(rows, []Cell{Text(h.GetName()), state, Text(since), Text(agents), Text(labelsOf(h.GetLabels())), Text(buildName(h.GetBuild())),
+			Text(h.GetAddress()), Text(hostDetail(h))})
+	}
+	p.Table("there is no host", []string{"HOST", "STATE", "SINCE", "AGENTS", "LABELS", "TMUXD", "ADDRESS", "DETAIL"}, rows)
+}
+
+func hostDetail(h *dispatcherv1.Host) string {
+	var words []string
+	if d := h.GetDetail(); d != "" {
+		words = append(words, d)
+	}
+	if h.GetKeptAwayUntil() != nil {
+		words = append(words, "it did not answer some calls in a row, and further ones are kept away for a time")
+	}
+	if h.GetDraining() {
+		drained := "draining"
+		if who := h.GetDrainWho(); who != "" {
+			drained += " by " + who
+		}
+		if why := h.GetDrainReason(); why != "" {
+			drained += ": " + why
+		}
+		words = append(words, drained)
+	}
+	return strings.Join(append(words, h.GetWarnings()...), "; ")
+}
+
+func labelsOf(labels map[string]string) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		out = append(out, name+"="+labels[name])
+	}
+	return strings.Join(out, " ")
+}
+
+// buildName is a build in one word.
+func buildName(b *dispatcherv1.Build) string {
+	switch {
+	case b.GetRelease() != "":
+		return b.GetRelease()
+	case b.GetCommit() != "":
+		return b.GetCommit()[:min(len(b.GetCommit()), 9)]
+	}
+	return ""
+}
+
+// Superseded writes a table of sessions that were left behind.
+func (p Printer) Superseded(all []*dispatcherv1.Superseded) {
+	rows := make([][]Cell, 0, len(all))
+	for _, s := range all {
+		rows = append(rows, []Cell{Text(s.GetWorkItem()), Text(s.GetHost()), Text(s.GetTarget()), Text(s.GetHarness()), Text(s.GetConversationId()),
+			Text(p.Ago(s.GetCreateTime().AsTime())), Text(s.GetDirectory())})
+	}
+	p.Table("no session was left behind", []string{"ITEM", "HOST", "TARGET", "HARNESS", "CONVERSATION", "SINCE", "DIRECTORY"}, rows)
+}

@@ -1,0 +1,45 @@
+package hosts
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestBreaker_KeepsCallsAwayFromASilentHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker{now: time.Now}
+		enters := func(want bool) {
+			t.Helper()
+			if _, ok := b.enter(); ok != want {
+				t.Fatalf("a call is let through: %v", ok)
+			}
+		}
+		for range tolerated {
+			enters(true)
+			b.leave(false)
+		}
+		for pause := firstPause; pause < 4*longestPause; pause *= 2 {
+			enters(false)
+			if want := time.Now().Add(min(pause, longestPause)); !b.open().Equal(want) {
+				t.Fatalf("open until %v, want %v", b.open(), want)
+			}
+			time.Sleep(min(pause, longestPause))
+			enters(true)
+			enters(false) // one is enough to see
+			b.leave(false)
+		}
+		time.Sleep(longestPause)
+		enters(true)
+		b.leave(true)
+		if !b.open().IsZero() {
+			t.Error("it is open though the host answers")
+		}
+		for range tolerated - 1 {
+			enters(true)
+			b.leave(false)
+		}
+		enters(true)
+		b.leave(true)
+	})
+}
