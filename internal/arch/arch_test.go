@@ -150,6 +150,7 @@ func TestFiles_FitOnTheTable(t *testing.T) {
 var skips = map[string]string{
 	"internal/needs/needs.go":                         "all others skip by it",
 	"db/dbtest/dbtest_test.go":                        "one test is run by another, in a process of its own",
+	"test/drill/drill_test.go":                        "it takes a minute or two, and -short asks for less",
 	"services/tmuxd/stress_test.go":                   "it takes a minute or two, and -short asks for less",
 	"services/tmuxd/internal/tmux/facts_life_test.go": "what it shows of tmux comes by chance, and not at all on some machines",
 }

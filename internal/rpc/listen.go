@@ -30,16 +30,19 @@ func Listen(addr string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(addr, unixScheme); ok {
 		return listenUnix(path)
 	}
-	return listenTCP(addr)
+	return listenTCP(addr, false)
 }
 
-func listenTCP(addr string) (net.Listener, error) {
+// ListenTLS opens "host:port" on any address, for a server that asks everybody for a certificate (Options.TLS).
+func ListenTLS(addr string) (net.Listener, error) { return listenTCP(addr, true) }
+
+func listenTCP(addr string, beyond bool) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, fault.Newf(fault.Invalid, fault.ReasonBadConfig, "%q is not an address", addr).
 			WithRemedy("write it as 127.0.0.1:7001 or unix:/path/to/socket")
 	}
-	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.Unmap().IsLoopback()) {
+	if ip, err := netip.ParseAddr(host); !beyond && host != "localhost" && (err != nil || !ip.Unmap().IsLoopback()) {
 		return nil, notLoopback(addr)
 	}
 	listener, err := net.Listen("tcp", addr)
@@ -50,7 +53,7 @@ func listenTCP(addr string) (net.Listener, error) {
 		return nil, fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "cannot listen on "+addr, err)
 	}
 	// What localhost means is up to the machine's own tables.
-	if !isLoopback(listener.Addr()) {
+	if !beyond && !isLoopback(listener.Addr()) {
 		listener.Close() //nolint:errcheck // It was never used.
 		return nil, notLoopback(addr)
 	}

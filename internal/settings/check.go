@@ -133,6 +133,7 @@ func (t *Tmuxd) check(p *problems) {
 	p.add(t.Width < 20 || t.Width > 1000, "width is %d: use 20 to 1000 columns, or a pane cannot be read", t.Width)
 	p.add(t.Height < 10 || t.Height > 1000, "height is %d: use 10 to 1000 rows, or a pane cannot be read", t.Height)
 	checkLabels(p, "labels", t.Labels)
+	t.TLS.check(p)
 	p.add(t.Capacity < 0, "capacity is %d: use 0 for any number of agents, or as many as this host can bear", t.Capacity)
 	p.add(t.Retain.Age < time.Minute, "retain.age is %v: use 1m or more, or nobody can look at what an agent left", t.Retain.Age)
 	p.add(t.Retain.Count < 0, "retain.count is %d: use 0 or more", t.Retain.Count)
@@ -166,11 +167,15 @@ func (d *Dispatcher) check(p *problems) {
 
 // checkHosts finds the mistakes in which hosts there are.
 func (d *Dispatcher) checkHosts(p *problems) {
+	if d.TLS.On() {
+		d.TLS.check(p, "tls")
+	}
 	for i, place := range d.Placement {
 		place.check(p, fmt.Sprintf("placement[%d]", i))
 	}
 	if len(d.Hosts) == 0 {
 		checkCalled(p, "host.address", d.Host.Address, layout.Tmuxd)
+		p.add(IsRemote(d.Host.Address), "host.address is another machine's: name it under hosts, with tls, so that it is known who answers")
 		return
 	}
 	p.add(d.Host != Host{}, "host and hosts are both set: write all of them under hosts")
@@ -181,6 +186,7 @@ func (d *Dispatcher) checkHosts(p *problems) {
 		p.add(h.Name != "" && names[h.Name], "%s.name: there are two hosts %q", key, h.Name)
 		p.add(addresses[h.Address], "%s.address: there are two hosts at %s", key, h.Address)
 		checkCalled(p, key+".address", h.Address, layout.Tmuxd)
+		p.add(IsRemote(h.Address) && !d.TLS.On(), "%s.address is another machine's: set tls, so that it is known who answers there and who asks", key)
 		names[h.Name], addresses[h.Address] = true, true
 	}
 }

@@ -129,7 +129,7 @@ func TestCheck_FindsWhatDoesNotFitTogether(t *testing.T) {
 		"dispatcher: {harness: nobody}":                                                            `dispatcher.harness is "nobody", which tmuxd's table does not have`,
 		"dispatcher: {harness: fakeagent, listen: '127.0.0.1:1'}\npoller: {listen: '127.0.0.1:1'}": "dispatcher and poller would both listen on 127.0.0.1:1",
 		"dispatcher: {harness: fakeagent, database_url: 'postgres://x'}":                           "for one of dispatcher and poller",
-		"dispatcher: {harness: nobody, host: {address: '10.0.0.1:1'}}":                             "",
+		"dispatcher: {harness: nobody, host: {address: '127.0.0.1:1'}}":                            "",
 		"dispatcher: {harness: fakeagent}\npoller: {workers: 0}\ntmuxd: {width: 1}":                "poller.workers is 0",
 	} {
 		file := write(t, filepath.Join(dir, "muxpost.yaml"), text+"\n")

@@ -16,6 +16,8 @@ type Tmuxd struct {
 	// StateDir holds what outlives tmuxd; SocketDir the sockets of the tmux servers, whose paths must be short.
 	StateDir  string `conf:"state_dir"`
 	SocketDir string `conf:"socket_dir"`
+	// TLS is how dispatchers on other machines reach this host; without it none does.
+	TLS ServerTLS `conf:"tls"`
 	// Tmux is the tmux binary, Exec the wrapper's.
 	Tmux string `conf:"tmux"`
 	Exec string `conf:"exec"`
@@ -182,6 +184,8 @@ type Dispatcher struct {
 	// Host is the one host, or Hosts are several.
 	Host  Host   `conf:"host"`
 	Hosts []Host `conf:"hosts"`
+	// TLS is by what hosts on other machines know this dispatcher.
+	TLS TLS `conf:"tls"`
 	// Placement says on which hosts the work items of some repositories may be started; the first that matches counts.
 	Placement []Placement `conf:"placement"`
 	// Harness is what a first session runs that names none itself.
@@ -196,6 +200,24 @@ type Dispatcher struct {
 	Retention time.Duration `conf:"retention"`
 	LogLevel  slog.Level    `conf:"log_level"`
 }
+
+// TLS names our own certificate, whose URI says who we are, its key, and the certificate of the authority that both ends trust.
+type TLS struct {
+	CertFile string `conf:"cert_file"`
+	KeyFile  string `conf:"key_file"`
+	CAFile   string `conf:"ca_file"`
+}
+
+// ServerTLS is TLS with an address to listen on, which other machines may reach: whoever connects has to show a certificate.
+type ServerTLS struct {
+	Listen   string `conf:"listen"`
+	CertFile string `conf:"cert_file"`
+	KeyFile  string `conf:"key_file"`
+	CAFile   string `conf:"ca_file"`
+}
+
+// Files are the files of both ends.
+func (t ServerTLS) Files() TLS { return TLS{t.CertFile, t.KeyFile, t.CAFile} }
 
 // Placement says which labels a host must have for the work items of some repositories.
 type Placement struct {

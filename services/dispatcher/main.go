@@ -5,16 +5,20 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
+	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/db/local"
 	"muxpost.dev/muxpost/db/migrations"
+	"muxpost.dev/muxpost/internal/identity"
 	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/internal/rpc"
@@ -92,7 +96,7 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	hub := hints.New()
 	fleet, err := hosts.NewFleet(hosts.FleetConfig{
 		Hosts: addresses(config), Registry: records, Tokens: records, Labels: labels(config.Placement), Tell: hub.Tell, Logger: telemetry.Logger,
-		TracerProvider: telemetry.TracerProvider(),
+		TracerProvider: telemetry.TracerProvider(), TLS: knownBy(config.TLS),
 	})
 	if err != nil {
 		return err
@@ -144,6 +148,21 @@ func addresses(config settings.Dispatcher) (out []hosts.Address) {
 		out = append(out, hosts.Address{Name: config.Host.Name, Address: config.Host.Address})
 	}
 	return out
+}
+
+// knownBy says by what a host is known: on another machine by a certificate for its name, and so on this one where tls is set and it is not
+// reached by a socket.
+func knownBy(files settings.TLS) func(name, address string) (*tls.Config, error) {
+	return func(name, address string) (*tls.Config, error) {
+		switch {
+		case strings.HasPrefix(address, "unix:") || !files.On() && !settings.IsRemote(address):
+			return nil, nil
+		case !files.On():
+			return nil, fault.Newf(fault.Invalid, fault.ReasonBadConfig, "%s is another machine's address, and this dispatcher has no certificate to show", address).
+				WithRemedy("set dispatcher.tls")
+		}
+		return identity.Files{Cert: files.CertFile, Key: files.KeyFile, CA: files.CAFile}.Client(func(id identity.ID) bool { return id == identity.Host(name) })
+	}
 }
 
 // labels says which labels a host must have for a work item: those of the first entry that matches its repository.

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
 
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/internal/identity"
 	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/internal/rpc"
@@ -96,30 +98,54 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, fault.ReasonTmuxMissing, "tmux cannot be run", err)
 	}
-	srv := rpc.NewServer(rpc.Options{Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider()})
-	tmuxdv1.RegisterTmuxdServiceServer(srv, server.New(h, telemetry.Logger, server.Facts{
+	service := server.New(h, telemetry.Logger, server.Facts{
 		Host: c.Host, Build: version.Get(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Instance: state.Instance(),
 		Labels: c.Labels, Capacity: c.Capacity, Harnesses: newHarnesses(table, c.StateDir).infos,
 		Storage: state.Writable, Machine: surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir}.machine,
-	}, client.Socket).WithAttempts(attempts).WithTrees(made))
+	}, client.Socket).WithAttempts(attempts).WithTrees(made)
 	if err := errors.Join(h.Adopt(ctx), attempts.Adopt(ctx)); err != nil {
 		return err
 	}
-	listener, err := rpc.Listen(c.Listen)
-	if err != nil {
+	var group run.Group
+	if err := serveOn(ctx, c, service, telemetry, &group); err != nil {
 		return err
 	}
-	srv.Health().Set(tmuxdv1.TmuxdService_ServiceDesc.ServiceName, true)
-	srv.Health().Set("", true)
-	telemetry.Logger.InfoContext(ctx, "tmuxd is ready", obs.KeyAddress, listener.Addr().String(), obs.KeyHost, c.Host)
-	var group run.Group
 	group.Add("watch", h.Watch)
 	group.Add("attempts", attempts.Keep)
 	group.Add("reaper", func(ctx context.Context) error {
 		return h.Reaping(ctx, host.Retain{Age: c.Retain.Age, Count: c.Retain.Count})
 	})
-	group.Add("server", func(ctx context.Context) error { return srv.Serve(ctx, listener) })
 	return group.Run(ctx)
+}
+
+// serveOn has the service answer on this machine and, where the configuration has a certificate, dispatchers on others.
+func serveOn(ctx context.Context, c settings.Tmuxd, service *server.Server, telemetry *obs.Telemetry, group *run.Group) error {
+	options := rpc.Options{Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider()}
+	add := func(name, addr string, listen func(string) (net.Listener, error)) error {
+		srv := rpc.NewServer(options)
+		tmuxdv1.RegisterTmuxdServiceServer(srv, service)
+		listener, err := listen(addr)
+		if err != nil {
+			return err
+		}
+		srv.Health().Set(tmuxdv1.TmuxdService_ServiceDesc.ServiceName, true)
+		srv.Health().Set("", true)
+		telemetry.Logger.InfoContext(ctx, "tmuxd is ready", obs.KeyAddress, listener.Addr().String(), obs.KeyHost, c.Host)
+		group.Add(name, func(ctx context.Context) error { return srv.Serve(ctx, listener) })
+		return nil
+	}
+	if err := add("server", c.Listen, rpc.Listen); err != nil || !c.TLS.Files().On() {
+		return err
+	}
+	files := c.TLS.Files()
+	var err error
+	options.TLS, err = identity.Files{Cert: files.CertFile, Key: files.KeyFile, CA: files.CAFile}.Server(func(id identity.ID) bool {
+		return id == identity.Dispatcher || id.IsOperator()
+	})
+	if err != nil {
+		return err
+	}
+	return add("server for other machines", c.TLS.Listen, rpc.ListenTLS)
 }
 
 // newTmux returns a client that calls hint when a server says that something changed on it.

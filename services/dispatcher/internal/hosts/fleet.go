@@ -3,6 +3,7 @@ package hosts
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -40,6 +41,9 @@ type FleetConfig struct {
 	Tell           func(workItem string)
 	Logger         *slog.Logger
 	TracerProvider trace.TracerProvider
+	// TLS returns by what a host of that name at that address is known, nil for one on this machine; it fails where it could not be known. Nil
+	// is for hosts on this machine alone.
+	TLS func(name, address string) (*tls.Config, error)
 }
 
 // Fleet is all hosts. It may be used by many goroutines.
@@ -136,8 +140,15 @@ func (f *Fleet) start(ctx context.Context, m *member) {
 
 // add makes a member. f.mu is not held.
 func (f *Fleet) add(a Address, registered bool) error {
+	var secure *tls.Config
+	if f.config.TLS != nil {
+		var err error
+		if secure, err = f.config.TLS(a.Name, a.Address); err != nil {
+			return err
+		}
+	}
 	host, err := Dial(Config{Name: a.Name, Address: a.Address, Tokens: f.config.Tokens, Registry: f.config.Registry, Logger: f.config.Logger,
-		TracerProvider: f.config.TracerProvider})
+		TracerProvider: f.config.TracerProvider, TLS: secure})
 	if err != nil {
 		return err
 	}

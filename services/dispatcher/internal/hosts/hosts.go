@@ -14,6 +14,7 @@ package hosts
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"slices"
 	"sync"
@@ -77,6 +78,8 @@ type Config struct {
 	Logger   *slog.Logger
 	// TracerProvider starts the spans of calls; nil starts none.
 	TracerProvider trace.TracerProvider
+	// TLS asks whoever answers for its certificate, and shows ours; nil is for hosts on this machine.
+	TLS *tls.Config
 }
 
 // Host is one host. It may be used by many goroutines.
@@ -122,7 +125,7 @@ var _ deliver.Host = (*Host)(nil)
 // Dial returns the host; it is reached with the first call. The caller closes it.
 func Dial(config Config) (*Host, error) {
 	conn, err := rpc.Dial(config.Address, rpc.DialOptions{
-		Name: "the host", Silent: fault.ReasonHostUnreachable, TracerProvider: config.TracerProvider,
+		Name: "the host", Silent: fault.ReasonHostUnreachable, TracerProvider: config.TracerProvider, TLS: config.TLS,
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,177 @@
+// Package identity says who is at the other end of a connection between machines: a certificate of one authority, whose name is a URI such as
+// spiffe://muxpost/host/east or spiffe://muxpost/service/dispatcher. Both ends show one. Addresses and host names say nothing.
+//
+// The files are looked at again at each handshake, so that a certificate can be renewed without a restart. The package issues none.
+package identity
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"muxpost.dev/muxpost/core/fault"
+)
+
+// scheme begins every name.
+const scheme = "spiffe://muxpost/"
+
+// ID is a name without its scheme: "host/east", "service/dispatcher", "operator/ann".
+type ID string
+
+// The names of parties.
+const Dispatcher ID = "service/dispatcher"
+
+// Host is the name of a host.
+func Host(name string) ID { return ID("host/" + name) }
+
+// IsOperator reports whether it is a person's.
+func (id ID) IsOperator() bool { return strings.HasPrefix(string(id), "operator/") }
+
+// URI is the name as it stands in a certificate.
+func (id ID) URI() string { return scheme + string(id) }
+
+// Files are our own certificate with its key, and the authority's.
+type Files struct {
+	Cert, Key, CA string
+}
+
+// Server returns the configuration of a server that lets in whom allow names. A client without a certificate of the authority is refused.
+// Files that cannot be used are fault.Invalid.
+func (f Files) Server(allow func(ID) bool) (*tls.Config, error) {
+	l := &loader{files: f}
+	if _, err := l.load(); err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		ClientAuth: tls.RequireAnyClientCert,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			m, err := l.load()
+			return m.cert, err
+		},
+		VerifyConnection: func(s tls.ConnectionState) error { return l.verify(s, x509.ExtKeyUsageClientAuth, allow) },
+	}, nil
+}
+
+// Client returns the configuration of a client that speaks to whom allow names, and to nobody else.
+func (f Files) Client(allow func(ID) bool) (*tls.Config, error) {
+	l := &loader{files: f}
+	if _, err := l.load(); err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		// Who answers is told by the name in its certificate, which VerifyConnection checks with the whole chain, and not by an address.
+		InsecureSkipVerify: true, //nolint:gosec // see above
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			m, err := l.load()
+			return m.cert, err
+		},
+		VerifyConnection: func(s tls.ConnectionState) error { return l.verify(s, x509.ExtKeyUsageServerAuth, allow) },
+	}, nil
+}
+
+// Of returns the name of the verified party of a connection; false when there is none.
+func Of(s *tls.ConnectionState) (ID, bool) {
+	if s == nil || len(s.PeerCertificates) == 0 {
+		return "", false
+	}
+	return nameOf(s.PeerCertificates[0])
+}
+
+func nameOf(cert *x509.Certificate) (ID, bool) {
+	if len(cert.URIs) != 1 {
+		return "", false
+	}
+	name, ok := strings.CutPrefix(cert.URIs[0].String(), scheme)
+	return ID(name), ok && name != ""
+}
+
+// material is what the files hold.
+type material struct {
+	cert  *tls.Certificate
+	roots *x509.CertPool
+	// stamp tells files that have changed.
+	stamp string
+}
+
+// loader reads the files again once they have changed. Where they cannot be used, what was read last goes on.
+type loader struct {
+	files Files
+	mu    sync.Mutex
+	last  *material
+}
+
+func (l *loader) load() (material, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	stamp := ""
+	for _, path := range []string{l.files.Cert, l.files.Key, l.files.CA} {
+		if info, err := os.Stat(path); err == nil {
+			stamp += fmt.Sprint(info.ModTime().UnixNano(), info.Size(), ";")
+		}
+	}
+	if l.last != nil && l.last.stamp == stamp {
+		return *l.last, nil
+	}
+	m, err := l.read()
+	switch {
+	case err == nil:
+		m.stamp = stamp
+		l.last = &m
+	case l.last != nil: // half of a renewal, say
+		return *l.last, nil
+	}
+	return m, err
+}
+
+func (l *loader) read() (m material, err error) {
+	if info, err := os.Stat(l.files.Key); err == nil && info.Mode().Perm()&0o077 != 0 {
+		return m, fault.Newf(fault.Invalid, fault.ReasonBadConfig, "the key %s can be read by others", l.files.Key).WithRemedy("chmod 600 " + l.files.Key)
+	}
+	cert, err := tls.LoadX509KeyPair(l.files.Cert, l.files.Key)
+	if err != nil {
+		return m, fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "the certificate "+l.files.Cert+" and its key cannot be used", err)
+	}
+	if _, ok := nameOf(cert.Leaf); !ok {
+		return m, fault.Newf(fault.Invalid, fault.ReasonBadConfig, "the certificate %s has no name of ours", l.files.Cert).
+			WithRemedy("its one URI must be such as " + Host("NAME").URI() + " or " + Dispatcher.URI())
+	}
+	data, err := os.ReadFile(l.files.CA)
+	if err != nil {
+		return m, fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "the certificate of the authority cannot be read", err)
+	}
+	m.cert, m.roots = &cert, x509.NewCertPool()
+	if !m.roots.AppendCertsFromPEM(data) {
+		return m, fault.Newf(fault.Invalid, fault.ReasonBadConfig, "%s holds no certificate", l.files.CA)
+	}
+	return m, nil
+}
+
+// verify checks who is at the other end.
+func (l *loader) verify(s tls.ConnectionState, use x509.ExtKeyUsage, allow func(ID) bool) error {
+	m, err := l.load()
+	if err != nil {
+		return err
+	}
+	if len(s.PeerCertificates) == 0 {
+		return errors.New("no certificate was shown")
+	}
+	options := x509.VerifyOptions{Roots: m.roots, Intermediates: x509.NewCertPool(), CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{use}}
+	for _, cert := range s.PeerCertificates[1:] {
+		options.Intermediates.AddCert(cert)
+	}
+	if _, err := s.PeerCertificates[0].Verify(options); err != nil {
+		return err
+	}
+	name, ok := nameOf(s.PeerCertificates[0])
+	if !ok || !allow(name) {
+		return fmt.Errorf("%q is not let in here", name)
+	}
+	return nil
+}
