@@ -42,6 +42,14 @@ bench: setup ## measure tmuxd beside running tmux for everything, at 1 to 1000 s
 stress: setup ## a thousand deliveries into a hundred sessions while things break (minutes)
 	STRESS_SESSIONS=100 $(GO) test ./services/tmuxd -race -count 1 -v -timeout 20m -run '^TestStress_'
 
+.PHONY: scale
+scale: setup ## what a dispatcher does with a thousand hosts and fifty thousand sessions (a minute; nothing else should run)
+	SCALE_HOSTS=1000 SCALE_SESSIONS=50000 SCALE_SECONDS=15 $(GO) test ./services/dispatcher -count 1 -v -timeout 10m -run '^TestScale_'
+
+.PHONY: drill
+drill: setup ## break things on three hosts for DRILL_TIME (10m), by DRILL_SEED
+	DRILL_TIME=$(or $(DRILL_TIME),10m) $(GO) test ./test/drill -count 1 -v -timeout 2h -run '^TestDrill_'
+
 .PHONY: test-harnesses
 test-harnesses: setup ## deliveries into the real agent programs that MUXPOST_TEST_HARNESSES names (HARNESS_PROMPTS, HARNESS_KILLS, HARNESS_SEED)
 	@test -n "$(MUXPOST_TEST_HARNESSES)" || { echo "set MUXPOST_TEST_HARNESSES to the directories where codex and opencode lie"; exit 1; }

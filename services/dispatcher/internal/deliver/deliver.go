@@ -94,15 +94,11 @@ func (d *Deliverer) Deliver(ctx context.Context, req Request) (result Result, er
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()
 
-	found, err := d.begin(ctx, c)
+	found, pauses, err := d.begin(ctx, c)
 	if err != nil || found.Outcome.Final() {
 		return resultOf(found), err
 	}
 	failpoint.Hit("dispatcher.deliver.begun")
-	pauses, err := d.config.Store.Paused(ctx, c.WorkItem)
-	if err != nil {
-		return Result{}, err
-	}
 	// One that was typed is under way: a pause ends no search for evidence of it, and must not make it look as if it had not begun.
 	if len(pauses) > 0 && found.Outcome != dispatch.Unconfirmed {
 		return newRun(d, c, found, lease.Lease{}, started).postpone(ctx, pauses)
@@ -127,7 +123,7 @@ func (d *Deliverer) Deliver(ctx context.Context, req Request) (result Result, er
 }
 
 // begin stores the delivery on first sight.
-func (d *Deliverer) begin(ctx context.Context, c checked) (Delivery, error) {
+func (d *Deliverer) begin(ctx context.Context, c checked) (Delivery, []Pause, error) {
 	fresh := Delivery{
 		ID: c.DeliveryID, WorkItem: c.WorkItem, NodeID: c.NodeID, Kind: c.Kind, Fingerprint: c.fingerprint(), Harness: c.Harness,
 		Outcome: dispatch.InProgress, Reason: dispatch.ReasonStart, Detail: "it was asked for, and nothing is known yet",

@@ -12,8 +12,9 @@ import (
 // Store keeps what outlives a run. Errors are faults: Unavailable means that it is not known whether the change was made.
 type Store interface {
 	// Begin inserts a delivery that was not asked for before, with its dispatch.queued event, or counts one more ask and returns
-	// the delivery as it stands. Another fingerprint under the same id is fault.Conflict, ReasonDeliveryMismatch.
-	Begin(ctx context.Context, d Delivery, queued Event) (Delivery, error)
+	// the delivery as it stands, with the pauses that hold its work item back: its own, that of all, both or none. Another fingerprint
+	// under the same id is fault.Conflict, ReasonDeliveryMismatch.
+	Begin(ctx context.Context, d Delivery, queued Event) (Delivery, []Pause, error)
 	// TakeLease takes the lease of a work item for lease.Time with a new token; false when another holder has it.
 	TakeLease(ctx context.Context, workItem, holder string) (lease.Lease, bool, error)
 	// Look returns what is recorded of a work item and of a delivery of it.
@@ -28,8 +29,6 @@ type Store interface {
 	Save(ctx context.Context, l lease.Lease, workItem string, c Change) error
 	// Release gives the lease back if the token is still the item's.
 	Release(ctx context.Context, workItem string, l lease.Lease) error
-	// Paused returns the pauses that hold back a work item: its own, that of all, both or none.
-	Paused(ctx context.Context, workItem string) ([]Pause, error)
 	// Postpone stores an outcome that needed no lease and sets its UpdatedAt, unless the delivery has ended or a run is at work on
 	// the item: then it changes nothing and reports false.
 	Postpone(ctx context.Context, d *Delivery) (bool, error)

@@ -54,6 +54,8 @@ type Fleet struct {
 
 	mu      sync.Mutex
 	members []*member
+	// named are the members by the name that they must have.
+	named   map[string]*member
 	running context.Context // set once Run was called
 	group   sync.WaitGroup
 }
@@ -73,7 +75,7 @@ func NewFleet(config FleetConfig) (*Fleet, error) {
 	if config.Tell == nil {
 		config.Tell = func(string) {}
 	}
-	f := &Fleet{config: config, syncing: make(chan struct{}, 1)}
+	f := &Fleet{config: config, syncing: make(chan struct{}, 1), named: map[string]*member{}}
 	for _, a := range config.Hosts {
 		if err := f.add(a, false); err != nil {
 			f.Close()
@@ -155,6 +157,9 @@ func (f *Fleet) add(a Address, registered bool) error {
 	m := &member{Host: host, registered: registered, stop: func() {}}
 	f.mu.Lock()
 	f.members = append(f.members, m)
+	if a.Name != "" {
+		f.named[a.Name] = m
+	}
 	running := f.running
 	f.mu.Unlock()
 	if running != nil {
@@ -202,6 +207,9 @@ func (f *Fleet) Sync(ctx context.Context) error {
 func (f *Fleet) remove(m *member) {
 	f.mu.Lock()
 	f.members = slices.DeleteFunc(f.members, func(o *member) bool { return o == m })
+	if f.named[m.config.Name] == m {
+		delete(f.named, m.config.Name)
+	}
 	stop := m.stop
 	f.mu.Unlock()
 	stop()
@@ -221,9 +229,15 @@ func (f *Fleet) On(name string) (deliver.Host, bool) {
 }
 
 func (f *Fleet) on(name string) (*Host, bool) {
-	members := f.all()
+	f.mu.Lock()
+	m, ok := f.named[name]
+	members := f.members
+	f.mu.Unlock()
+	if ok {
+		return m.Host, true
+	}
 	for _, m := range members {
-		if m.Name() == name {
+		if m.config.Name == "" && m.Name() == name {
 			return m.Host, true
 		}
 	}

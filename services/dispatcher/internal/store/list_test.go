@@ -29,7 +29,7 @@ func TestEvents_AnOpenWriterIsNeverOvertaken(t *testing.T) {
 	}
 	begun := make(chan error, 1)
 	go func() {
-		_, err := s.Begin(t.Context(), delivery("delivery-1"), queued("delivery-1"))
+		_, _, err := s.Begin(t.Context(), delivery("delivery-1"), queued("delivery-1"))
 		begun <- err
 	}()
 	waitFor(t, pool, "select exists (select from pg_stat_activity where wait_event = 'advisory' and datname = current_database())")

@@ -14,10 +14,8 @@ import (
 
 const pauseColumns = "work_item, reason, who, created_at"
 
-// Paused returns the pauses that hold back a work item, that of all first.
-func (s *Store) Paused(ctx context.Context, workItem string) ([]deliver.Pause, error) {
-	return many(s, ctx, "select "+pauseColumns+" from dispatcher.pauses where work_item in ('', $1) order by work_item", scanPause, workItem)
-}
+// pausedSQL chooses the pauses that hold back a work item, that of all first.
+const pausedSQL = "select " + pauseColumns + " from dispatcher.pauses where work_item in ('', $1) order by work_item"
 
 // Pauses returns pauses, that of all first, then by work item.
 func (s *Store) Pauses(ctx context.Context, q deliver.PauseQuery) ([]deliver.Pause, error) {

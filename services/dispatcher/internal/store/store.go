@@ -53,24 +53,35 @@ with d as (
 )
 select ` + deliveryColumns + ` from d`
 
-// Begin inserts a delivery that was not asked for before, with its event, or counts one more ask and returns the delivery as it
-// stands. Another fingerprint under the same id is fault.Conflict, ReasonDeliveryMismatch.
-func (s *Store) Begin(ctx context.Context, d deliver.Delivery, queued deliver.Event) (deliver.Delivery, error) {
+// Begin inserts a delivery that was not asked for before, with its event, or counts one more ask and returns the delivery as it stands, with the
+// pauses that hold its work item back, that of all first: in one round trip. Another fingerprint under the same id is fault.Conflict,
+// ReasonDeliveryMismatch.
+func (s *Store) Begin(ctx context.Context, d deliver.Delivery, queued deliver.Event) (found deliver.Delivery, pauses []deliver.Pause, err error) {
 	fields, err := json.Marshal(queued.Fields)
 	if err != nil {
-		return deliver.Delivery{}, fault.Wrap(fault.Internal, "", "the fields of an event cannot be written", err)
+		return found, nil, fault.Wrap(fault.Internal, "", "the fields of an event cannot be written", err)
 	}
-	found, err := one(s, ctx, beginSQL, scanDelivery, pgx.NamedArgs{
+	var batch pgx.Batch
+	batch.Queue(pausedSQL, d.WorkItem).Query(func(rows pgx.Rows) (err error) {
+		pauses, err = pgx.CollectRows(rows, scanPause)
+		return err
+	})
+	// Its event comes last: from there to the end of the batch no other writer of events has a turn.
+	batch.Queue(beginSQL, pgx.NamedArgs{
 		"delivery_id": d.ID, "work_item": d.WorkItem, "node_id": d.NodeID, "kind": string(d.Kind), "fingerprint": d.Fingerprint[:],
 		"harness": d.Harness, "outcome": d.Outcome.String(), "reason": string(d.Reason), "detail": d.Detail, "target": d.Target,
 		"traceparent": d.Traceparent, "trace_id": d.TraceID, "type": string(queued.Type), "fields": string(fields),
+	}).Query(func(rows pgx.Rows) (err error) {
+		found, err = pgx.CollectExactlyOneRow(rows, scanDelivery)
+		return err
 	})
+	err = db.Fault(s.pool.SendBatch(ctx, &batch).Close())
 	if errors.Is(err, fault.NotFound) {
-		return deliver.Delivery{}, fault.Newf(fault.Conflict, fault.ReasonDeliveryMismatch,
+		err = fault.Newf(fault.Conflict, fault.ReasonDeliveryMismatch,
 			"the delivery %s is known already, with another work item, kind or text", d.ID).
 			WithRemedy("use an id of its own for each event")
 	}
-	return found, err
+	return found, pauses, err
 }
 
 // The token is drawn in the update as well, once the row is locked: one that was drawn before the wait could be older than that of

@@ -45,7 +45,7 @@ func queued(id string) deliver.Event {
 
 func begin(t *testing.T, s *Store, id string) deliver.Delivery {
 	t.Helper()
-	d, err := s.Begin(t.Context(), delivery(id), queued(id))
+	d, _, err := s.Begin(t.Context(), delivery(id), queued(id))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestBegin_RefusesAnIDOfAnotherEvent(t *testing.T) {
 	begin(t, s, "delivery-1")
 	other := delivery("delivery-1")
 	other.Fingerprint = [32]byte{2}
-	_, err := s.Begin(t.Context(), other, queued("delivery-1"))
+	_, _, err := s.Begin(t.Context(), other, queued("delivery-1"))
 	if !errors.Is(err, fault.Conflict) || fault.ReasonOf(err) != fault.ReasonDeliveryMismatch {
 		t.Errorf("%v", err)
 	}
@@ -110,7 +110,7 @@ func TestBegin_OfOneIDAtOnceStoresOne(t *testing.T) {
 	var wait sync.WaitGroup
 	for i := range asked {
 		wait.Go(func() {
-			d, err := s.Begin(t.Context(), delivery("delivery-1"), queued("delivery-1"))
+			d, _, err := s.Begin(t.Context(), delivery("delivery-1"), queued("delivery-1"))
 			if err != nil {
 				t.Error(err)
 			}

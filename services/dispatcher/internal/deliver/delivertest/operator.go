@@ -7,18 +7,14 @@ import (
 	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
 )
 
-// Paused returns the pauses that hold back a work item.
-func (s *Store) Paused(ctx context.Context, workItem string) (out []deliver.Pause, err error) {
-	if err := s.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer s.mu.Unlock()
+// paused returns the pauses that hold back a work item. The lock is held.
+func (s *Store) paused(workItem string) (out []deliver.Pause) {
 	for _, scope := range []string{"", workItem} {
 		if p, ok := s.pauses[scope]; ok {
 			out = append(out, p)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // Postpone stores an outcome without a lease.

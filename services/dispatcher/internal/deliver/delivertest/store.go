@@ -95,9 +95,9 @@ func (s *Store) lock(ctx context.Context) error {
 }
 
 // Begin inserts or counts.
-func (s *Store) Begin(ctx context.Context, d deliver.Delivery, queued deliver.Event) (deliver.Delivery, error) {
+func (s *Store) Begin(ctx context.Context, d deliver.Delivery, queued deliver.Event) (deliver.Delivery, []deliver.Pause, error) {
 	if err := s.lock(ctx); err != nil {
-		return deliver.Delivery{}, err
+		return deliver.Delivery{}, nil, err
 	}
 	defer s.mu.Unlock()
 	found, ok := s.deliveries[d.ID]
@@ -107,12 +107,12 @@ func (s *Store) Begin(ctx context.Context, d deliver.Delivery, queued deliver.Ev
 		found = d
 		s.events = append(s.events, queued)
 	case found.Fingerprint != d.Fingerprint:
-		return deliver.Delivery{}, fault.New(fault.Conflict, fault.ReasonDeliveryMismatch, "the delivery is known already")
+		return deliver.Delivery{}, nil, fault.New(fault.Conflict, fault.ReasonDeliveryMismatch, "the delivery is known already")
 	default:
 		found.Asked++
 	}
 	s.deliveries[d.ID] = found
-	return found, nil
+	return found, s.paused(d.WorkItem), nil
 }
 
 // TakeLease takes a lease by lease.MayTake.

@@ -23,7 +23,7 @@ func CheckStore(t *testing.T, s deliver.Store) {
 	const item, id = "github:octo/widget#7", "delivery-1"
 	d := deliver.Delivery{ID: id, WorkItem: item, Kind: deliver.Comment, Fingerprint: [32]byte{1}, Asked: 1, Target: "loop-octo-widget-7"}
 	for asked := 1; asked <= 2; asked++ {
-		got, err := s.Begin(ctx, d, deliver.Event{Type: dispatch.DispatchQueued, WorkItem: item, DeliveryID: id})
+		got, _, err := s.Begin(ctx, d, deliver.Event{Type: dispatch.DispatchQueued, WorkItem: item, DeliveryID: id})
 		must(err)
 		if got.Asked != asked || got.Outcome != dispatch.InProgress {
 			t.Errorf("ask %d gives %+v", asked, got)
@@ -31,7 +31,7 @@ func CheckStore(t *testing.T, s deliver.Store) {
 	}
 	other := d
 	other.Fingerprint = [32]byte{2}
-	if _, err := s.Begin(ctx, other, deliver.Event{}); !errors.Is(err, fault.Conflict) || fault.ReasonOf(err) != fault.ReasonDeliveryMismatch {
+	if _, _, err := s.Begin(ctx, other, deliver.Event{}); !errors.Is(err, fault.Conflict) || fault.ReasonOf(err) != fault.ReasonDeliveryMismatch {
 		t.Errorf("another event under the id: %v", err)
 	}
 	if known, err := s.Look(ctx, item, id); err != nil || known.Session != nil || known.TargetOf != "" || known.Delivery.Asked != 2 {
@@ -86,7 +86,7 @@ func CheckStore(t *testing.T, s deliver.Store) {
 		t.Errorf("two items of one name: %v", err)
 	}
 	other.ID, other.Target, other.Asked = "delivery-2", record.Target, 1
-	_, err = s.Begin(ctx, other, deliver.Event{Type: dispatch.DispatchQueued})
+	_, _, err = s.Begin(ctx, other, deliver.Event{Type: dispatch.DispatchQueued})
 	must(err)
 	if known, err := s.Look(ctx, other.WorkItem, other.ID); err != nil || known.Session != nil || known.TargetOf != item {
 		t.Errorf("whose name it is: %+v, %v", known, err)
@@ -175,7 +175,8 @@ func checkPauses(t *testing.T, s deliver.Store, item string) {
 	ctx := t.Context()
 	paused := func() (scopes string) {
 		t.Helper()
-		all, err := s.Paused(ctx, item)
+		d := deliver.Delivery{ID: "asks-for-pauses", WorkItem: item, Kind: deliver.Comment, Fingerprint: [32]byte{9}, Asked: 1, Target: "loop-octo-widget-7"}
+		_, all, err := s.Begin(ctx, d, deliver.Event{Type: dispatch.DispatchQueued, WorkItem: item, DeliveryID: d.ID})
 		if err != nil {
 			t.Fatal(err)
 		}
