@@ -206,7 +206,7 @@ func (f *Fleet) Sync(ctx context.Context) error {
 
 func (f *Fleet) remove(m *member) {
 	f.mu.Lock()
-	f.members = slices.DeleteFunc(f.members, func(o *member) bool { return o == m })
+	f.members = slices.DeleteFunc(slices.Clone(f.members), func(o *member) bool { return o == m })
 	if f.named[m.config.Name] == m {
 		delete(f.named, m.config.Name)
 	}
@@ -345,20 +345,21 @@ type seeking struct {
 
 // ask probes those hosts that are wanted and were not asked yet, at once.
 func (s *seeking) ask(ctx context.Context, wanted func(*Host) bool) {
-	var mu sync.Mutex
-	var group sync.WaitGroup
+	var asked []*Host
 	for _, h := range s.hosts {
-		if _, asked := s.sights[h]; asked || !wanted(h) {
-			continue
+		if _, before := s.sights[h]; !before && wanted(h) {
+			asked = append(asked, h)
 		}
-		group.Go(func() {
-			sight := h.Probe(ctx, s.want.WorkItem, s.want.DeliveryID)
-			mu.Lock()
-			defer mu.Unlock()
-			s.sights[h] = sight
-		})
+	}
+	sights := make([]deliver.Sight, len(asked))
+	var group sync.WaitGroup
+	for i, h := range asked {
+		group.Go(func() { sights[i] = h.Probe(ctx, s.want.WorkItem, s.want.DeliveryID) })
 	}
 	group.Wait()
+	for i, h := range asked {
+		s.sights[h] = sights[i]
+	}
 }
 
 // owner returns the host that has the session, alive before all else; nil when none has it.
