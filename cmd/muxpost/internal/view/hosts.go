@@ -65,7 +65,10 @@ func hostDetail(h *dispatcherv1.Host) string {
 		}
 		words = append(words, drained)
 	}
-	return strings.Join(append(words, h.GetWarnings()...), "; ")
+	if n := len(h.GetWarnings()); n > 0 {
+		words = append(words, fmt.Sprintf("%d warnings: --json shows them", n))
+	}
+	return strings.Join(words, "; ")
 }
 
 func labelsOf(labels map[string]string) string {
@@ -83,6 +86,8 @@ func buildName(b *dispatcherv1.Build) string {
 		return b.GetRelease()
 	case b.GetCommit() != "":
 		return b.GetCommit()[:min(len(b.GetCommit()), 9)]
+	case b != nil:
+		return "devel"
 	}
 	return ""
 }

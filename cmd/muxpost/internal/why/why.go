@@ -37,8 +37,8 @@ const (
 // outcomes are the dispatcher's reasons: of steps, and of outcomes other than delivered.
 func outcomes() map[string]Explanation {
 	return map[string]Explanation{
-		"start":           {"nothing was known of the delivery yet, so the record and the host were asked first", ""},
-		"first":           {"the work item had no session yet, so its first one was started", ""},
+		"start":     {"nothing was known of the delivery yet, so the record and the host were asked first", ""},
+		"first":     {"the work item had no session yet, so its first one was started", ""},
 		"evacuated": {"the host of the session was given up, so a new conversation was begun on another one", ""},
 		"no_host": {
 			"no host may take the work item: each is drained, or has not the labels that the item needs, or there is none",

@@ -106,21 +106,32 @@ func (d *Deliverer) Deliver(ctx context.Context, req Request) (result Result, er
 	// From here on whoever asked may go away: a lease that was taken for nobody would hold the item back until it ends.
 	detached, stop := context.WithTimeout(context.WithoutCancel(ctx), started.Add(Limit).Sub(d.config.Now()))
 	defer stop()
-	// Two runs of one process exclude each other as well as those of two.
-	holder := fmt.Sprintf("%s/%d", d.config.Process, d.runs.Add(1))
-	asked := d.config.Now()
-	held, ok, err := d.config.Store.TakeLease(detached, c.WorkItem, holder)
-	if err != nil {
-		return Result{}, err
+	for try := 1; ; try++ {
+		// Two runs of one process exclude each other as well as those of two.
+		holder := fmt.Sprintf("%s/%d", d.config.Process, d.runs.Add(1))
+		asked := d.config.Now()
+		held, ok, err := d.config.Store.TakeLease(detached, c.WorkItem, holder)
+		if err != nil {
+			return Result{}, err
+		}
+		if !ok {
+			return resultOf(d.busy(ctx, found)), nil
+		}
+		failpoint.Hit("dispatcher.deliver.leased")
+		// The same end on our own clock. It is counted from before we asked, so it can only be too early.
+		held.Until = asked.Add(lease.Time)
+		r := newRun(d, c, found, held, started)
+		result, err := r.run(detached)
+		if err != nil || !r.outdated || try == mostLeases {
+			return result, err
+		}
+		// The host was given a floor after the lease was taken, as when it was greeted for the first time. A new one is above it.
+		found = result.Delivery
 	}
-	if !ok {
-		return resultOf(d.busy(ctx, found)), nil
-	}
-	failpoint.Hit("dispatcher.deliver.leased")
-	// The same end on our own clock. It is counted from before we asked, so it can only be too early.
-	held.Until = asked.Add(lease.Time)
-	return newRun(d, c, found, held, started).run(detached)
 }
+
+// mostLeases is how many leases one call takes where the host refuses the first as too old.
+const mostLeases = 2
 
 // begin stores the delivery on first sight.
 func (d *Deliverer) begin(ctx context.Context, c checked) (Delivery, []Pause, error) {

@@ -138,6 +138,7 @@ func (f *Fleet) start(ctx context.Context, m *member) {
 	f.mu.Unlock()
 	f.group.Go(func() { _ = m.Watch(ctx) })
 	f.group.Go(func() { _ = m.Follow(ctx, f.config.Tell) })
+	f.group.Go(func() { m.Revive(ctx, f.config.Tell) })
 }
 
 // add makes a member. f.mu is not held.

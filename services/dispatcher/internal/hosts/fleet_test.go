@@ -218,15 +218,19 @@ func TestHost_ThatHangsIsLeftAlone(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	d.set(func(d *tmuxd) { d.hang = false })
-	until(t, "it is asked again", func() bool { return probe().Probe == dispatch.ProbeAbsent })
+	until(t, "it is asked again, by itself", func() bool { return r.Statuses()[0].KeptAway.IsZero() })
+	if s := probe(); s.Probe != dispatch.ProbeAbsent {
+		t.Errorf("%+v", s)
+	}
 	if s := r.Statuses()[0]; !s.KeptAway.IsZero() {
 		t.Errorf("%+v", s)
 	}
 }
 
 func TestHost_AnswersOthersWhileOneHangs(t *testing.T) {
-	hung := machine("a", func(d *tmuxd) { d.hang = true })
+	hung := machine("a", nil)
 	r := newFleetRig(t, nil, hung, machine("b", nil))
+	hung.set(func(d *tmuxd) { d.hang = true })
 	h, _ := r.on("a")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan deliver.Sight, atOnce)

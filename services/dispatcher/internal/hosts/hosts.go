@@ -30,6 +30,7 @@ import (
 	"muxpost.dev/muxpost/internal/rpc"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
+	"muxpost.dev/muxpost/services/dispatcher/internal/hints"
 )
 
 const (
@@ -166,6 +167,33 @@ func (h *Host) Watch(ctx context.Context) error {
 		if state == connectivity.Ready { // though it may be ready again by now
 			life, _ := h.greeted()
 			h.lose(life)
+		}
+	}
+}
+
+// Revive asks a host from which calls are kept away whether it answers again, until ctx ends, and tells that anything may have changed when it
+// does. Otherwise what waits for it would be asked for, and find out, in its own time.
+func (h *Host) Revive(ctx context.Context, tell func(workItem string)) {
+	ticker := time.NewTicker(firstPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if h.breaker.open().IsZero() {
+			continue
+		}
+		asking, cancel := context.WithTimeout(ctx, greetTime)
+		end, err := h.begin(asking)
+		if err == nil {
+			_, err = h.client.Info(asking, &tmuxdv1.InfoRequest{})
+			err = end(err)
+		}
+		cancel()
+		if err == nil {
+			tell(hints.Any)
 		}
 	}
 }

@@ -58,11 +58,16 @@ func (d *tmuxd) answer(ctx context.Context, request proto.Message) error {
 	return err
 }
 
-func (d *tmuxd) Info(context.Context, *tmuxdv1.InfoRequest) (*tmuxdv1.InfoResponse, error) {
+func (d *tmuxd) Info(ctx context.Context, _ *tmuxdv1.InfoRequest) (*tmuxdv1.InfoResponse, error) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.infoed++
-	return d.info, nil
+	info, hang := d.info, d.hang
+	d.mu.Unlock()
+	if hang {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return info, nil
 }
 
 func (d *tmuxd) SessionState(ctx context.Context, r *tmuxdv1.SessionStateRequest) (*tmuxdv1.SessionStateResponse, error) {
