@@ -31,7 +31,8 @@ demo: setup build ## show one comment reaching one agent, end to end
 	@$(GO) run ./test/demo -bin $(BIN)
 
 .PHONY: test
-test: setup ## run all tests (RACE=1 adds the race detector)
+test: ## run all tests (RACE=1 adds the race detector)
+	@scripts/setup.sh tests
 	$(GO) test $(if $(RACE),-race) -parallel 8 -timeout 15m $(TESTFLAGS) work
 
 .PHONY: bench

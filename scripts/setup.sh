@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what muxpost needs beside Go, where it is missing: tmux, PostgreSQL's server programs, and the tools that the tests use.
+# Installs what muxpost needs beside Go, where it is missing: tmux and PostgreSQL's server programs. With the word "tests", what they use as well.
 set -eu
 
 need=
@@ -7,6 +7,9 @@ command -v tmux >/dev/null 2>&1 || need="$need tmux"
 command -v ps >/dev/null 2>&1 || need="$need procps"
 if ! command -v initdb >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && [ -z "${MUXPOST_PG_BINDIR:-}" ]; then
 	need="$need postgresql"
+fi
+if [ "${1:-}" = tests ]; then
+	command -v pgbouncer >/dev/null 2>&1 || need="$need pgbouncer"
 fi
 [ -n "$need" ] || exit 0
 
@@ -25,4 +28,5 @@ fi
 echo "setup: installing$need"
 $run env DEBIAN_FRONTEND=noninteractive apt-get -qq update
 # shellcheck disable=SC2086
-$run env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $need >/dev/null
+# RUNLEVEL keeps packages from starting services of their own.
+$run env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq install -y --no-install-recommends $need >/dev/null

@@ -1,0 +1,118 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"muxpost.dev/muxpost/db"
+	"muxpost.dev/muxpost/db/dbtest"
+	"muxpost.dev/muxpost/internal/needs"
+	"muxpost.dev/muxpost/services/dispatcher/internal/deliver/delivertest"
+	"muxpost.dev/muxpost/services/dispatcher/internal/store"
+)
+
+// pooled starts a pooler that gives a connection to the server away after each transaction, and returns the URL through it, as the documentation
+// has people write it.
+func pooled(t *testing.T, direct string) string {
+	t.Helper()
+	bin := needs.Program(t, "pgbouncer")
+	config, err := pgx.ParseConfig(direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("/tmp", "mux") // a socket's address is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	ini := fmt.Sprintf("[databases]\n%[1]s = host=%[2]s port=%[3]d user=%[4]s dbname=%[1]s\n[pgbouncer]\nunix_socket_dir=%[5]s\nlisten_port=6432\n"+
+		"auth_type=any\npool_mode=transaction\ndefault_pool_size=3\nmax_client_conn=100\n", config.Database, config.Host, config.Port, config.User, dir)
+	file := filepath.Join(dir, "pgbouncer.ini")
+	if err := os.WriteFile(file, []byte(ini), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(bin, file)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	if os.Getuid() == 0 { // it does not run as root
+		owner, err := user.Lookup("postgres") // whose server it is
+		if err != nil {
+			t.Fatal(err)
+		}
+		uid, _ := strconv.ParseUint(owner.Uid, 10, 32)
+		gid, _ := strconv.ParseUint(owner.Gid, 10, 32)
+		if err := os.Chown(dir, int(uid), int(gid)); err != nil {
+			t.Fatal(err)
+		}
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	}
+	log, err := os.CreateTemp(t.TempDir(), "log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+		if t.Failed() {
+			text, _ := os.ReadFile(log.Name())
+			t.Logf("the pooler says:\n%s", text)
+		}
+	})
+	return (&url.URL{Scheme: "postgres", User: url.User(config.User), Path: "/" + config.Database, RawQuery: url.Values{
+		"host": {dir}, "port": {"6432"}, "default_query_exec_mode": {"exec"}}.Encode()}).String()
+}
+
+// Nothing that the dispatcher does stays with a connection: it works where each transaction has another one.
+func TestStore_WorksBehindATransactionPooler(t *testing.T) {
+	through := pooled(t, dbtest.NewURL(t))
+	var s *store.Store
+	for limit := time.Now().Add(20 * time.Second); s == nil; time.Sleep(20 * time.Millisecond) {
+		pool, err := db.Open(t.Context(), db.Config{URL: through, MaxConns: 12})
+		if err == nil {
+			t.Cleanup(pool.Close)
+			s = store.New(pool)
+		} else if time.Now().After(limit) {
+			t.Fatal(err)
+		}
+	}
+	delivertest.CheckStore(t, s)
+	// Leases of many at once: each token once, and each later one higher.
+	var mu sync.Mutex
+	tokens := map[int64]bool{}
+	var group sync.WaitGroup
+	for i := range 12 {
+		group.Go(func() {
+			var last int64
+			for range 20 {
+				l, ok, err := s.TakeLease(context.WithoutCancel(t.Context()), fmt.Sprintf("github:octo/pooled#%d", i), "a")
+				if err != nil || !ok || l.Token <= last {
+					t.Errorf("%+v after %d, %v, %v", l, last, ok, err)
+					return
+				}
+				last = l.Token
+				mu.Lock()
+				if tokens[last] {
+					t.Errorf("token %d was given twice", last)
+				}
+				tokens[last] = true
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+}
