@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 func TestBreaker_KeepsCallsAwayFromASilentHost(t *testing.T) {
@@ -43,3 +45,5 @@ func TestBreaker_KeepsCallsAwayFromASilentHost(t *testing.T) {
 		b.leave(true)
 	})
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
