@@ -20,7 +20,7 @@ func harnessesCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "harnesses", Short: "List the programs that can run agents, and what each can do", Args: args(0, 0, ""),
 		Long: `harnesses lists the entries of the host's harness table: whether the program is there and its version, whether it can resume a
-conversation, how its first prompt reaches it, whether it runs tasks, where the id of a conversation comes from, and which keys of the entry
+conversation, how its first prompt reaches it and how what comes after does, whether it runs tasks, where the id of a conversation comes from, and which keys of the entry
 were never tried on the real program. For its version a program is run with --version, once after each installation.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.dial()

@@ -22,7 +22,7 @@ type rings struct {
 	without [][events]uint8
 }
 
-const phases = int(session.Boot) + 1
+const phases = int(session.Handing) + 1
 
 func newRings() *rings {
 	r := &rings{all: []session.Ring{{}}}

@@ -7,7 +7,8 @@ import (
 // Phase is how far a delivery has come at a session.
 type Phase uint8
 
-// The phases, in the order in which a pasted delivery passes through them. A first prompt goes from Boot to Taken.
+// The phases, in the order in which a pasted delivery passes through them. A first prompt goes from Boot to Taken, and what is handed over
+// without typing from Handing to Taken.
 const (
 	// None means that nothing is recorded.
 	None Phase = iota
@@ -21,14 +22,17 @@ const (
 	Taken
 	// Boot means that the text is the first prompt of an incarnation that was started.
 	Boot
+	// Handing means that the text is handed to the agent over a channel of its own, or was: whether it has it, the agent is asked.
+	Handing
 )
 
 var phaseNames = [...]string{
 	None: "none", Pasting: "pasting", Pasted: "pasted", Submitted: "submitted", Taken: "taken", Boot: "boot",
+	Handing: "handing",
 }
 
 // Phases lists every phase, for tests that must cover them all.
-func Phases() []Phase { return []Phase{None, Pasting, Pasted, Submitted, Taken, Boot} }
+func Phases() []Phase { return []Phase{None, Pasting, Pasted, Submitted, Taken, Boot, Handing} }
 
 // String returns the phase's name, as it stands in the ring and the journal.
 func (p Phase) String() string {
@@ -50,7 +54,9 @@ func ParsePhase(s string) (Phase, bool) {
 
 // MayHaveArrived reports whether a delivery in this phase may be in the conversation already, so that it must never become a
 // first prompt or be typed again without evidence.
-func (p Phase) MayHaveArrived() bool { return p == Submitted || p == Taken || p == Boot }
+func (p Phase) MayHaveArrived() bool {
+	return p == Submitted || p == Taken || p == Boot || p == Handing
+}
 
 const (
 	// RingSize is how many deliveries a session remembers.
@@ -124,15 +130,20 @@ func (r Ring) Phase(id string) Phase {
 
 // With returns a ring in which the delivery has this phase and is the newest; the oldest is forgotten beyond RingSize.
 func (r Ring) With(id string, phase Phase) Ring {
+	out := append(r.Without(id).entries, ringEntry{id, phase})
+	if len(out) > RingSize {
+		out = out[len(out)-RingSize:]
+	}
+	return Ring{out}
+}
+
+// Without returns a ring that does not have the delivery.
+func (r Ring) Without(id string) Ring {
 	out := make([]ringEntry, 0, len(r.entries)+1)
 	for _, e := range r.entries {
 		if e.id != id {
 			out = append(out, e)
 		}
-	}
-	out = append(out, ringEntry{id, phase})
-	if len(out) > RingSize {
-		out = out[len(out)-RingSize:]
 	}
 	return Ring{out}
 }

@@ -74,7 +74,7 @@ func edges() []Rule {
 		name  string
 		edges []string
 	}{
-		{"tmuxd", []string{"server", "tmux", "disk"}},
+		{"tmuxd", []string{"server", "tmux", "disk", "channel"}},
 		{"dispatcher", []string{"server", "hosts", "store"}},
 		{"poller", []string{"server", "github", "store", "dispatch", "schedule"}},
 	} {

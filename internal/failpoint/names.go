@@ -41,6 +41,16 @@ func Names() []string {
 	}
 }
 
+// Hands returns the places that a delivery passes at a session whose agent takes it over a channel of its own.
+func Hands() []string {
+	return []string{
+		"tmuxd.hand.intended", // that it will be handed over is journalled, and the session does not say so
+		"tmuxd.hand.recorded", // the session says so too, and nothing was sent
+		"tmuxd.hand.sent",
+		"tmuxd.hand.proven",
+	}
+}
+
 // Ends returns the places that the end of a session passes.
 func Ends() []string {
 	return []string{

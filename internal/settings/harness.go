@@ -2,6 +2,7 @@ package settings
 
 import (
 	_ "embed" // for the files of harnesses
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,6 +17,10 @@ const (
 	ConversationAssigned = "assigned"
 	ConversationLearned  = "learned"
 	ConversationNone     = "none"
+	// ChannelPaste and ChannelSocket are what Harness.Channel may be: the text is pasted into its terminal; or it is handed over in the channel
+	// protocol (docs/harnesses.md) on the socket {socket}, where the program listens.
+	ChannelPaste  = "paste"
+	ChannelSocket = "socket"
 	// BusyHold and BusyDeliver are what Harness.WhenBusy may be.
 	BusyHold    = "hold"
 	BusyDeliver = "deliver"
@@ -28,8 +33,12 @@ const (
 	TaskPromptText     = "text"
 )
 
-//go:embed harnesses/opencode.js
-var opencodePlugin string
+var (
+	//go:embed harnesses/opencode.js
+	opencodePlugin string
+	//go:embed harnesses/opencode-channel.js
+	opencodeChannel string
+)
 
 // uuid is the form of ids that we make, and that some programs make alike.
 const uuid = `[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`
@@ -62,7 +71,7 @@ func BuiltinHarnesses() map[string]Harness {
 			Task:           []string{"--task", "--session-id", "{attempt_id}"},
 			TaskPrompt:     TaskPromptStdin,
 			ConversationID: ConversationAssigned,
-			Env:            map[string]string{"FAKEAGENT_HOME": "{state}"},
+			Env:            map[string]string{"FAKEAGENT_HOME": "{state}", "FAKEAGENT_CHANNEL": "{socket}"},
 			PassEnv: []string{"FAKEAGENT_READY_AFTER", "FAKEAGENT_PASTE_SETTLE", "FAKEAGENT_PASTE_DRAW", "FAKEAGENT_FOLD", "FAKEAGENT_TURN",
 				"FAKEAGENT_DIE_AFTER", "FAKEAGENT_EXIT_AFTER", "FAKEAGENT_EXIT_CODE", "FAKEAGENT_TRUST_DIALOG"},
 			Prompt:            `^› (.*)$`,
@@ -106,17 +115,20 @@ func BuiltinHarnesses() map[string]Harness {
 			Transcript:        "{home}/.codex/sessions/*/*/*/rollout-*-{conversation_id}.jsonl",
 			Taken:             `"role":"user"`,
 		},
-		// Tried with opencode 1.18.33. A plugin in a directory of muxpost's own tells what it took; the user's configuration stays as it is.
+		// Tried with opencode 1.18.33. Plugins in a directory of muxpost's own tell what it took, and take deliveries; the user's configuration
+		// stays as it is.
 		"opencode": {
 			Binary:           "opencode",
+			Channel:          ChannelSocket,
 			Fresh:            []string{"{dir}"},
 			Resume:           []string{"{dir}", "-s", "{conversation_id}"},
 			Task:             []string{"run"},
 			ConversationID:   ConversationLearned,
 			ConversationForm: `ses_[A-Za-z0-9]+`,
 			Env: map[string]string{"OPENCODE_CONFIG_DIR": "{state}/config", "MUXPOST_SESSIONS": "{state}/sessions",
-				"OPENCODE_DISABLE_AUTOUPDATE": "1"},
-			Files: map[string]string{"{state}/config/plugin/muxpost.js": opencodePlugin},
+				"MUXPOST_CHANNEL": "{socket}", "OPENCODE_DISABLE_AUTOUPDATE": "1"},
+			Files: map[string]string{"{state}/config/plugin/muxpost.js": opencodePlugin,
+				"{state}/config/plugin/muxpost-channel.js": opencodeChannel},
 			// Beside a wide one stands more, behind a gap.
 			Prompt:            `^ *┃ {0,4}(.*?)(?: {8,}.*)?$`,
 			Framed:            true,
@@ -152,6 +164,9 @@ func (h Harness) withDefaults() Harness {
 	if h.Survival == 0 {
 		h.Survival = defaultSurvival
 	}
+	if h.Channel == "" {
+		h.Channel = ChannelPaste
+	}
 	if h.WhenBusy == "" {
 		h.WhenBusy = BusyHold
 	}
@@ -178,6 +193,8 @@ func (h Harness) check(p *problems, name string) {
 	p.add(h.TurnShows < 0 || h.TurnShows > maxSettle, "%s.turn_shows is %v: it must be 0s to %v", key, h.TurnShows, maxSettle)
 	p.add(h.Settle < 0 || h.Settle > maxSettle, "%s.settle is %v: it must be 0s to %v", key, h.Settle, maxSettle)
 	p.add(h.WhenBusy != BusyHold && h.WhenBusy != BusyDeliver, "%s.when_busy is %q: write %q or %q", key, h.WhenBusy, BusyHold, BusyDeliver)
+	p.add(h.Channel != ChannelPaste && h.Channel != ChannelSocket, "%s.channel is %q: write %q or %q", key, h.Channel, ChannelPaste, ChannelSocket)
+	p.add(h.Channel == ChannelSocket && !h.namesSocket(), "%s.channel is %s, and neither env nor fresh tells the program where: use {socket}", key, h.Channel)
 	assigned, learned := h.ConversationID == ConversationAssigned, h.ConversationID == ConversationLearned
 	p.add(!assigned && !learned && h.ConversationID != ConversationNone, "%s.conversation_id is %q: write %q, %q or %q", key, h.ConversationID,
 		ConversationAssigned, ConversationLearned, ConversationNone)
@@ -194,6 +211,11 @@ func (h Harness) check(p *problems, name string) {
 	p.add(h.Transcript != "" && !filepath.IsAbs(strings.NewReplacer("{home}", "/h", "{state}", "/s").Replace(h.Transcript)),
 		"%s.transcript must be an absolute path, or one that begins with {home} or {state}", key)
 	h.checkPatterns(p, key)
+}
+
+// namesSocket reports whether the program is told where to listen.
+func (h Harness) namesSocket() bool {
+	return holds(h.Fresh, "{socket}") || holds(slices.Collect(maps.Values(h.Env)), "{socket}")
 }
 
 // tasksAlone reports whether the entry is for tasks and not for sessions.

@@ -94,11 +94,13 @@ type Tasks struct {
 }
 
 // Harness is one entry of tmuxd's table. In argv, env and transcript these words are replaced: {conversation_id}, {prompt_file},
-// {dir}, {dir_quoted} (as a JSON or TOML string), {home} (the user's home directory) and {state} (the harness's own directory below the
-// state directory); in Task also {attempt_id}, {sentence} and {prompt}.
+// {dir}, {dir_quoted} (as a JSON or TOML string), {home} (the user's home directory), {state} (the harness's own directory below the
+// state directory) and {socket} (where the agent of a session is to listen for its channel; empty for a task); in Task also {attempt_id}, {sentence} and {prompt}.
 type Harness struct {
 	// Binary is the program, by name or path. Words after it, apart by blanks, are its first arguments.
 	Binary string `conf:"binary"`
+	// Channel is how deliveries reach it once its conversation is there: see the Channel constants. Whatever it is, the first one may be typed.
+	Channel string `conf:"channel"`
 	// Fresh and Resume are the arguments for a new and an earlier conversation. No Resume means that it cannot.
 	Fresh  []string `conf:"fresh"`
 	Resume []string `conf:"resume"`

@@ -156,7 +156,7 @@ func TestLoad_KeepsWhatABuiltinHarnessHasAndTheFileLeavesOut(t *testing.T) {
 	must(t, err)
 	h := s.Tmuxd.Harnesses["fakeagent"]
 	want := BuiltinHarnesses()["fakeagent"]
-	want.Binary = "/opt/fake"
+	want.Binary, want.Channel = "/opt/fake", ChannelPaste
 	if diff := cmp.Diff(want, h); diff != "" {
 		t.Error(diff)
 	}

@@ -88,7 +88,8 @@ func (d *daemon) start(place string) (client tmuxdv1.TmuxdServiceClient, marker 
       fresh: ["-c", %[4]q]
       prompt: '^> (.*)$'
       survival: 300ms
-`, d.dir, d.execs, d.count, d.script)
+    fakeagent: {binary: %[5]s, channel: socket}
+`, d.dir, d.execs, d.count, d.script, d.entry.Binary)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		d.t.Fatal(err)
 	}

@@ -56,6 +56,7 @@ func (h *harnesses) infos(ctx context.Context, versions bool) []*tmuxdv1.Harness
 		info := &tmuxdv1.HarnessInfo{
 			Name: name, Binary: hn.Resolved(), Resumes: hn.Resumes(), RunsSessions: hn.Interactive(), RunsTasks: hn.RunsTasks(),
 			TakesPrompt: hn.TakesPrompt(), ConversationSource: conversationOf[hn.ConversationID], Unmeasured: hn.Unmeasured,
+			Channel: channelOf[hn.Channel],
 		}
 		out = append(out, info)
 		if hn.Resolved() != "" {
@@ -64,6 +65,11 @@ func (h *harnesses) infos(ctx context.Context, versions bool) []*tmuxdv1.Harness
 	}
 	wait.Wait()
 	return out
+}
+
+var channelOf = map[string]tmuxdv1.Channel{
+	settings.ChannelPaste:  tmuxdv1.Channel_CHANNEL_PASTE,
+	settings.ChannelSocket: tmuxdv1.Channel_CHANNEL_SOCKET,
 }
 
 var conversationOf = map[string]tmuxdv1.ConversationSource{

@@ -22,6 +22,7 @@ import (
 	"muxpost.dev/muxpost/internal/version"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 	"muxpost.dev/muxpost/services/tmuxd/internal/attempt"
+	"muxpost.dev/muxpost/services/tmuxd/internal/channel"
 	"muxpost.dev/muxpost/services/tmuxd/internal/disk"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
@@ -81,6 +82,10 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	if err != nil {
 		return err
 	}
+	channels, err := channel.New(c.SocketDir)
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot make the directory for the sockets of agents", err)
+	}
 	made := trees.New(trees.Config{
 		Trees: c.Trees, Directory: c.Directory, Make: c.MakeDirectory, MinFree: int64(c.TreesMinFreeMiB) << 20, StateDir: c.StateDir,
 		Env: passOn("PATH", "HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "XDG_CONFIG_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTPS_PROXY", "https_proxy",
@@ -89,7 +94,8 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	})
 	defer made.Close()
 	h = host.New(host.Config{Roots: c.Roots, Width: c.Width, Height: c.Height, Capacity: c.Capacity},
-		host.Deps{Tmux: client, Disk: state, Trees: made, Processes: processes, Table: table, Logger: telemetry.Logger, Now: time.Now, Getenv: os.LookupEnv})
+		host.Deps{Tmux: client, Disk: state, Trees: made, Processes: processes, Table: table, Channels: channels, Logger: telemetry.Logger, Now: time.Now,
+			Getenv: os.LookupEnv})
 	attempts, err := newAttempts(c, state, client, table, telemetry)
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/settings"
+	"muxpost.dev/muxpost/services/tmuxd/internal/channel"
 	"muxpost.dev/muxpost/services/tmuxd/internal/disk"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
@@ -144,8 +145,13 @@ func (r *rig) open() {
 	}
 	r.trees = trees.New(trees.Config{Trees: r.kinds, Directory: filepath.Join(r.dir, "work", "{target}"), Make: true,
 		StateDir: filepath.Join(r.dir, "state"), Env: os.Environ(), Logger: slog.New(slog.DiscardHandler)})
+	channels, err := channel.New(filepath.Join(r.dir, "state"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	r.Host = host.New(host.Config{Roots: []string{filepath.Join(r.dir, "work")}, Width: 200, Height: 50, Capacity: r.capacity},
-		host.Deps{Tmux: r.tmux, Disk: r.disk, Trees: r.trees, Table: table, Logger: slog.New(slog.DiscardHandler), Now: time.Now, Getenv: getenv})
+		host.Deps{Tmux: r.tmux, Disk: r.disk, Trees: r.trees, Table: table, Channels: channels, Logger: slog.New(slog.DiscardHandler), Now: time.Now,
+			Getenv: getenv})
 }
 
 // restart is a kill -9 of tmuxd and a new start: nothing in memory survives.

@@ -21,6 +21,7 @@ type config struct {
 	resume     string
 	promptFile string
 	home       string
+	channel    string
 	task       bool
 	version    bool
 }
@@ -34,6 +35,7 @@ func configure(args []string, getenv func(string) string, usage io.Writer) (conf
 	flags.StringVar(&c.resume, "resume", "", "`UUID` of the conversation to go on with")
 	flags.StringVar(&c.promptFile, "prompt-file", "", "`file` with the first message; it is removed once read")
 	flags.StringVar(&c.home, "home", "", "`directory` of the transcripts (default ~/.fakeagent)")
+	flags.StringVar(&c.channel, "channel", "", "`path` of a socket on which messages are taken in muxpost's channel protocol")
 	flags.DurationVar(&c.readyAfter, "ready-after", 300*time.Millisecond, "time until the composer takes input")
 	flags.DurationVar(&c.pasteSettle, "paste-settle", 150*time.Millisecond, "time after a paste in which Enter is swallowed")
 	flags.DurationVar(&c.pasteDraw, "paste-draw", 0, "time until a paste that was read shows")

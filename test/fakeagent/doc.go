@@ -6,7 +6,8 @@
 // into a dialog is lost, Enter right after a paste is swallowed, a half-typed draft merges with a paste, bracketed paste is
 // on long before the program is ready, an unknown conversation id looks alive for a second, a conversation that is open in
 // another process takes no input, and text that starts with a slash or an exclamation mark is a command. It answers no
-// prompt, runs no command and opens no connection.
+// prompt, runs no command and opens no connection. On a socket it takes messages past its composer, as agents with an interface for
+// programs do.
 //
 // The decoder (bytes to keys), the model (keys and time to state and effects) and the renderer (state to rows) are pure;
 // terminal.go joins them to a real terminal. The program knows nothing of tmux, nor of the system that drives it.
@@ -18,6 +19,7 @@
 //	zz:dialog=1s   the same, one second into the turn
 //	zz:stream      the screen looks idle during the turn; only the title tells
 //	zz:exit=3      the program exits with this status after the turn
+//	zz:mute        if it was handed over: it is taken, and whoever handed it over hears nothing
 //
 // With --task it does one task and ends: it reads the prompt from its standard input to the end, records it in a transcript as everything
 // else, and follows these words in their order:

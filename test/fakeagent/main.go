@@ -68,6 +68,13 @@ func start(c config, signals <-chan os.Signal, in, out *os.File) (code int, mess
 	}
 	t := &terminal{in: in, out: out, now: time.Now, signals: signals, transcript: log}
 	t.model = newModel(c.settings, session, history, t.now())
+	t.model.knows(log.deliveries)
+	requests, stop, err := listen(c.channel)
+	if err != nil {
+		return 1, "", err
+	}
+	defer stop()
+	t.requests = requests
 	return t.run()
 }
 

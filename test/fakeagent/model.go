@@ -69,16 +69,25 @@ type model struct {
 	owed    bool // a permission dialog was asked for before the composer was ready
 	box     box
 	turn    *turn
-	queue   []string
+	queue   []message
 	history []entry
+
+	// deliveries are those that were handed over and are in a conversation.
+	deliveries map[string]bool
 
 	pasteEnd time.Time
 	burstEnd time.Time
 }
 
+// message is what somebody said to the agent.
+type message struct {
+	text     string
+	delivery string // empty for what was typed
+}
+
 // newModel is the state at the start of a run.
 func newModel(s settings, session string, history []entry, now time.Time) *model {
-	m := &model{settings: s, session: session, now: now, readyAt: now.Add(s.readyAfter)}
+	m := &model{settings: s, session: session, now: now, readyAt: now.Add(s.readyAfter), deliveries: map[string]bool{}}
 	for _, e := range history {
 		m.say(e.lead, e.text)
 	}
@@ -160,7 +169,7 @@ func (m *model) tick(now time.Time) []effect {
 func (m *model) begin() []effect {
 	var out []effect
 	if m.prompt != "" {
-		out = m.startTurn(m.prompt)
+		out = m.startTurn(message{text: m.prompt})
 	}
 	if m.owed {
 		m.owed = false
@@ -202,19 +211,22 @@ func (m *model) openDialog() {
 	}
 }
 
-func (m *model) startTurn(text string) []effect {
-	m.turn = newTurn(text, utf8.RuneCountInString(text), m.now, m.settings.turn)
-	m.say(leadUser, text)
-	return []effect{record("user", text)}
+func (m *model) startTurn(s message) []effect {
+	m.turn = newTurn(s.text, utf8.RuneCountInString(s.text), m.now, m.settings.turn)
+	m.say(leadUser, s.text)
+	if s.delivery != "" {
+		m.deliveries[s.delivery] = true
+	}
+	return []effect{{kind: effRecord, line: line{Type: "user", Text: s.text, Delivery: s.delivery}}}
 }
 
 func (m *model) nextTurn() []effect {
 	if len(m.queue) == 0 {
 		return nil
 	}
-	text := m.queue[0]
+	next := m.queue[0]
 	m.queue = m.queue[1:]
-	return m.startTurn(text)
+	return m.startTurn(next)
 }
 
 // interrupt ends the turn without an answer. Queued messages are sent next, as they are by real agents.
@@ -239,11 +251,11 @@ func (m *model) submit() []effect {
 		return []effect{record("shell", text)}
 	case m.busy():
 		m.box.clear()
-		m.queue = append(m.queue, text)
+		m.queue = append(m.queue, message{text: text})
 		return []effect{record("queued", text)}
 	}
 	m.box.clear()
-	return m.startTurn(text)
+	return m.startTurn(message{text: text})
 }
 
 // command acts on a text that starts with a slash. One that is not known, or not possible now, stays in the box.

@@ -72,8 +72,8 @@ func (m *model) foot(f *frame) []row {
 		return []row{{text: "Starting…", dim: true}}
 	}
 	var rows []row
-	for _, text := range m.queue[max(0, len(m.queue)-3):] {
-		rows = append(rows, row{text: fmt.Sprintf("↳ queued: %d chars", len([]rune(text)))})
+	for _, q := range m.queue[max(0, len(m.queue)-3):] {
+		rows = append(rows, row{text: fmt.Sprintf("↳ queued: %d chars", len([]rune(q.text)))})
 	}
 	rows = append(rows, row{})
 	f.cursor, f.x, f.y = true, min(2, f.w-1), max(f.h-2, 0)

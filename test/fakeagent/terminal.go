@@ -31,6 +31,7 @@ type terminal struct {
 	transcript *transcript
 	signals    <-chan os.Signal
 	reads      chan []byte
+	requests   <-chan asked
 	decoder    decoder
 	escapeAt   time.Time
 	drawAt     time.Time // the screen is not drawn sooner
@@ -100,6 +101,8 @@ func (t *terminal) loop() (*effect, error) {
 			exit, err = t.takeAll(b, ok)
 		case s := <-t.signals:
 			exit, err = t.signal(s)
+		case a := <-t.requests:
+			exit, err = t.requested(a)
 		case <-timer.C:
 			exit, err = t.flush()
 		}

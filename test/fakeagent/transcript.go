@@ -24,8 +24,10 @@ type line struct {
 	Text    string `json:"text,omitempty"`
 	CWD     string `json:"cwd,omitempty"`
 	From    string `json:"from,omitempty"`
-	Choice  string `json:"choice,omitempty"`
-	Code    *int   `json:"code,omitempty"`
+	// Delivery is the id of what was handed over.
+	Delivery string `json:"delivery,omitempty"`
+	Choice   string `json:"choice,omitempty"`
+	Code     *int   `json:"code,omitempty"`
 }
 
 // errInUse and errNoSession are how opening a transcript fails when nothing is wrong with the disk.
@@ -43,6 +45,8 @@ type transcript struct {
 	session string
 	file    *os.File
 	seq     int
+	// deliveries are those in the conversation that was resumed.
+	deliveries []string
 }
 
 func (t *transcript) path(session string) string {
@@ -124,6 +128,9 @@ func (t *transcript) load(r io.Reader) (history []entry, whole int64, err error)
 			continue
 		}
 		t.seq = max(t.seq, l.Seq)
+		if l.Delivery != "" {
+			t.deliveries = append(t.deliveries, l.Delivery)
+		}
 		if lead, ok := leads[l.Type]; ok {
 			history = append(history, entry{lead: lead, text: l.Text})
 		}

@@ -41,6 +41,8 @@ type Line struct {
 	From string `json:"from"`
 	// Choice is yes, always, no or trust, in approval.
 	Choice string `json:"choice"`
+	// Delivery is the id of a user line that was handed over, and not typed.
+	Delivery string `json:"delivery"`
 	// Code is the exit status, in exit.
 	Code *int `json:"code"`
 }

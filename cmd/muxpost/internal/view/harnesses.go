@@ -21,19 +21,23 @@ func (p Printer) Harnesses(harnesses []*tmuxdv1.HarnessInfo, first string) {
 			}
 		}
 		resumes, prompt, conversation := yes(h.GetResumes()), "pasted", Word(h.GetConversationSource().String(), "CONVERSATION_SOURCE_")
+		channel := "-"
+		if h.GetChannel() != tmuxdv1.Channel_CHANNEL_UNSPECIFIED {
+			channel = Word(h.GetChannel().String(), "CHANNEL_")
+		}
 		if h.GetTakesPrompt() {
 			prompt = "at start"
 		}
 		if !h.GetRunsSessions() {
-			resumes, prompt, conversation = "-", "-", "-"
+			resumes, prompt, channel, conversation = "-", "-", "-", "-"
 		}
 		rows = append(rows, []Cell{
-			Text(h.GetName()), program, Text(cmp.Or(h.GetVersion(), h.GetVersionProblem(), "-")), Text(resumes), Text(prompt),
+			Text(h.GetName()), program, Text(cmp.Or(h.GetVersion(), h.GetVersionProblem(), "-")), Text(resumes), Text(prompt), Text(channel),
 			Text(yes(h.GetRunsTasks())), Text(conversation), Text(cmp.Or(strings.Join(h.GetUnmeasured(), ", "), "-")),
 		})
 	}
 	p.Table("the host has no harness",
-		[]string{"HARNESS", "PROGRAM", "VERSION", "RESUMES", "FIRST PROMPT", "TASKS", "CONVERSATION", "UNMEASURED"}, rows)
+		[]string{"HARNESS", "PROGRAM", "VERSION", "RESUMES", "FIRST PROMPT", "CHANNEL", "TASKS", "CONVERSATION", "UNMEASURED"}, rows)
 	if first != "" {
 		p.Line("\nFirst sessions are started with %s (dispatcher.harness).", Clean(first))
 	}

@@ -95,6 +95,8 @@ func phaseOf(p tmuxdv1.Phase) session.Phase {
 		return session.Taken
 	case tmuxdv1.Phase_PHASE_BOOT:
 		return session.Boot
+	case tmuxdv1.Phase_PHASE_HANDING:
+		return session.Handing
 	case tmuxdv1.Phase_PHASE_UNSPECIFIED:
 	}
 	return session.None

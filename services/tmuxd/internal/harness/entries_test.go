@@ -216,7 +216,7 @@ func TestEdge_NothingElseMayStandAtTheEndOfTheScreen(t *testing.T) {
 
 func TestFiles_LieBelowTheHarnesssOwnDirectory(t *testing.T) {
 	files := entry(t, "opencode").Files()
-	if text := files["/state/harness/opencode/config/plugin/muxpost.js"]; len(files) != 1 || !strings.Contains(text, "MUXPOST_SESSIONS") {
+	if text := files["/state/harness/opencode/config/plugin/muxpost.js"]; len(files) != 2 || !strings.Contains(text, "MUXPOST_SESSIONS") {
 		t.Errorf("%v", files)
 	}
 	for _, path := range []string{"/etc/passwd", "{state}/../x", "{home}/.codex/config.toml", "{state}"} {

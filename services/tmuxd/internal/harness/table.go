@@ -104,6 +104,9 @@ func (h *Harness) HidesCursor() bool { return h.edge != nil }
 // Resumes reports whether it can resume a conversation.
 func (h *Harness) Resumes() bool { return len(h.Resume) > 0 }
 
+// HandsOver reports whether it takes deliveries over a channel of its own, rather than in its terminal.
+func (h *Harness) HandsOver() bool { return h.Channel != settings.ChannelPaste }
+
 // TakesPrompt reports whether it takes its first message at its start.
 func (h *Harness) TakesPrompt() bool { return len(h.PromptArgs) > 0 }
 
@@ -133,6 +136,8 @@ type Vars struct {
 	ConversationID string
 	PromptFile     string
 	Dir            string
+	// Socket is where the agent of a session listens; empty for a task.
+	Socket string
 	// AttemptID and Prompt are for tasks; Prompt only where the text itself goes on the command line.
 	AttemptID string
 	Prompt    string
@@ -140,7 +145,7 @@ type Vars struct {
 
 func (h *Harness) expand(s string, v Vars) string {
 	// One pass: what is put in is never read again.
-	return strings.NewReplacer("{conversation_id}", v.ConversationID, "{prompt_file}", v.PromptFile, "{dir}", v.Dir,
+	return strings.NewReplacer("{conversation_id}", v.ConversationID, "{prompt_file}", v.PromptFile, "{dir}", v.Dir, "{socket}", v.Socket,
 		"{dir_quoted}", quoted(v.Dir), "{home}", h.home,
 		"{state}", h.state, "{attempt_id}", v.AttemptID, "{sentence}", sentence(v.PromptFile), "{prompt}", v.Prompt).Replace(s)
 }

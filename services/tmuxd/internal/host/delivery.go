@@ -165,7 +165,7 @@ func (d *delivering) run(ctx context.Context) (PasteResult, error) {
 		return PasteResult{}, err
 	}
 	d.ring = s.ring()
-	return d.channel().carry(ctx, phase)
+	return d.channel(phase).carry(ctx, phase)
 }
 
 // channel is a way in which a delivery reaches an agent that may take it. Whichever it is, the intent is journalled before anything is
@@ -175,8 +175,13 @@ type channel interface {
 	carry(ctx context.Context, phase session.Phase) (PasteResult, error)
 }
 
-// channel is the harness's.
-func (d *delivering) channel() channel { return &pasting{delivering: d} }
+// channel is the harness's. What was handed over is asked about where it was, whatever the harness's entry says by now.
+func (d *delivering) channel(phase session.Phase) channel {
+	if d.harness.HandsOver() || phase == session.Handing {
+		return &handing{delivering: d}
+	}
+	return &pasting{delivering: d}
+}
 
 // refused answers for sessions that take no delivery.
 func (d *delivering) refused() (PasteResult, bool) {
@@ -248,6 +253,51 @@ func (d *delivering) act(ctx context.Context, do func(context.Context, Guard) (R
 		return Unruled, resolveErr
 	}
 	return Unruled, fault.Wrap(fault.Unavailable, fault.ReasonTmuxNoAnswer, "the tmux server answered too late; what ran is settled, and asking again goes on", err)
+}
+
+// whyNot looks again after a guard refused, and says why. What passes within moments is told from the ruling.
+func (d *delivering) whyNot(ctx context.Context, ruling Ruling) (PasteResult, error) {
+	stamp := d.sight.pane.Stamp
+	s := d.h.look(ctx, d.req.Item)
+	refuse := func(c Cause, detail string) (PasteResult, error) {
+		return PasteResult{Verdict: Refused, Cause: c, Detail: detail}, nil
+	}
+	switch {
+	case s.state == session.Unknown:
+		return PasteResult{}, silence(fmt.Errorf("%s", s.why))
+	case s.state == session.Dead:
+		return refuse(RefusedDead, s.why)
+	case s.state == session.Absent:
+		return refuse(RefusedAbsent, s.why)
+	case s.flags.Has(session.Foreign):
+		return refuse(RefusedForeign, s.why)
+	case s.pane == nil || s.pane.Stamp != stamp:
+		return refuse(RefusedIncarnation, "the session was replaced meanwhile")
+	case s.pane.Fence > d.req.Token:
+		return PasteResult{}, fault.Newf(fault.Fenced, fault.ReasonOlderToken, "the fencing token %d is older than %d, which this session has seen",
+			d.req.Token, s.pane.Fence)
+	case s.pane.Fence < 0:
+		return hold(HeldNotReady, "the session's option @mux_fence holds no number, so no act is let through; set it to 0 to free the session"), nil
+	case s.pane.InputOff:
+		return hold(HeldInputOff, "the pane's input is switched off"), nil
+	}
+	// What is left is what changes from moment to moment.
+	if screen, ok, err := d.h.Tmux.Capture(ctx, d.target, s.guard("", 0, time.Time{})); err == nil && ok && d.harness.Read(screen.Screen).Dialog {
+		return hold(HeldDialog, "a dialog opened just before the act"), nil
+	}
+	var r PasteResult
+	switch ruling {
+	case TooLate:
+		r = hold(HeldNotReady, "the tmux server came to the act after its deadline: this host is slow")
+	case CursorMoved:
+		r = hold(HeldDraft, "somebody typed, or the screen changed, just before the act")
+	case DialogOrPhase:
+		r = hold(HeldNotReady, "a dialog came and went just before the act")
+	case Unruled, Done, NotIncarnation, NotGeneration, PaneDead, InputOff, OlderToken:
+		r = hold(HeldNotReady, "the session changed just before the act, and is back as it was")
+	}
+	r.again = true
+	return r, nil
 }
 
 func hold(c Cause, detail string) PasteResult {

@@ -43,6 +43,8 @@ type Deps struct {
 	Trees  Trees
 	Table  harness.Table
 	Logger *slog.Logger
+	// Channels are needed where the table has a harness that hands over.
+	Channels Channels
 	// Processes tells of the ends of the sessions' processes. Without it nothing is served from what was seen earlier.
 	Processes Processes
 	// Now is the wall clock, for records and deadlines that tmux reads.

@@ -48,7 +48,7 @@ func (p *pasting) carry(ctx context.Context, phase session.Phase) (PasteResult, 
 		return p.settle(ctx, here, false)
 	case session.Pasted:
 		return p.resume(ctx)
-	case session.None, session.Pasting, session.Taken:
+	case session.None, session.Pasting, session.Taken, session.Handing:
 	}
 	if phase.MayHaveArrived() {
 		// An earlier incarnation may have taken it, and nothing can tell.

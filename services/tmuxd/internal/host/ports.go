@@ -55,8 +55,53 @@ type Typist interface {
 	Paste(ctx context.Context, target string, g Guard, p Text) (Ruling, error)
 	// Submit sends a lone CR and writes the ring, only from the phase from and with no dialog in sight.
 	Submit(ctx context.Context, target string, g Guard, id string, from session.Phase, l Look, ring session.Ring) (Ruling, error)
+	// Intend writes the ring under the whole guard of a mutation, only from the phase from; None means that the ring has the delivery in none.
+	Intend(ctx context.Context, target string, g Guard, id string, from session.Phase, ring session.Ring) (Ruling, error)
 	// Record writes the ring, only from the phase from.
 	Record(ctx context.Context, target string, g Guard, id string, from session.Phase, ring session.Ring) (Ruling, error)
+}
+
+// ErrNobodyListens means that a channel was not reached, or refused to speak: nothing was handed over by that call.
+var ErrNobodyListens = errors.New("nobody listens at the agent's channel")
+
+// Channels speak with agents that take deliveries by themselves, each over a socket of its session's. An error other than ErrNobodyListens
+// proves nothing: what was handed over may have arrived, or may still.
+type Channels interface {
+	// Socket is where the agent of an incarnation listens. Clear removes what it left there.
+	Socket(stamp string) string
+	Clear(stamp string)
+	// Ask asks how things stand with one delivery. It changes nothing.
+	Ask(ctx context.Context, l Line, id string) (Standing, error)
+	// Hand hands one over, unless the agent has it, or cannot take it now, and says how things stand then. It is safe to repeat: the agent takes
+	// a delivery once in its life.
+	Hand(ctx context.Context, l Line, o Offer) (Standing, error)
+}
+
+// Line is a channel to an agent.
+type Line struct {
+	// Kind is the harness's Channel.
+	Kind string
+	// Stamp is the incarnation.
+	Stamp string
+	// Conversation is the one that it goes on with if nobody began another; empty when not known.
+	Conversation string
+}
+
+// Offer is one delivery for an agent.
+type Offer struct {
+	ID, Text string
+	// Busy allows it while a turn runs.
+	Busy bool
+}
+
+// Standing says how things stand with a delivery at an agent.
+type Standing struct {
+	// Taken is true when it is in the conversation, and Queued when the agent has it and will take it.
+	Taken, Queued bool
+	// Conversation is the one that the agent would take it into, or took it into; empty when there is none yet.
+	Conversation string
+	// Busy is true while a turn runs, and Dialog while a question waits for a person.
+	Busy, Dialog bool
 }
 
 // Ruling is what a guard inside the server said to an act: done, or the first part of it that did not hold.

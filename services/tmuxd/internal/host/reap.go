@@ -261,6 +261,9 @@ func (e *ending) reap(ctx context.Context) (kept string, err error) {
 		return e.sight.why, nil
 	}
 	h.Tmux.Unlink(e.target)
+	if stamp := e.sight.memory.Stamp; stamp != "" {
+		h.Channels.Clear(stamp)
+	}
 	if err := h.Disk.Forget(e.target, token); err != nil {
 		return "", err
 	}

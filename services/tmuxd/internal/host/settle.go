@@ -2,11 +2,9 @@ package host
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
-	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
@@ -172,51 +170,6 @@ func (p *pasting) capture(ctx context.Context) (s Screen, gone *PasteResult, err
 		return s, &r, err
 	}
 	return s, nil, err
-}
-
-// whyNot looks again after a guard refused, and says why. What passes within moments is told from the ruling.
-func (p *pasting) whyNot(ctx context.Context, ruling Ruling) (PasteResult, error) {
-	stamp := p.sight.pane.Stamp
-	s := p.h.look(ctx, p.req.Item)
-	refuse := func(c Cause, detail string) (PasteResult, error) {
-		return PasteResult{Verdict: Refused, Cause: c, Detail: detail}, nil
-	}
-	switch {
-	case s.state == session.Unknown:
-		return PasteResult{}, silence(fmt.Errorf("%s", s.why))
-	case s.state == session.Dead:
-		return refuse(RefusedDead, s.why)
-	case s.state == session.Absent:
-		return refuse(RefusedAbsent, s.why)
-	case s.flags.Has(session.Foreign):
-		return refuse(RefusedForeign, s.why)
-	case s.pane == nil || s.pane.Stamp != stamp:
-		return refuse(RefusedIncarnation, "the session was replaced meanwhile")
-	case s.pane.Fence > p.req.Token:
-		return PasteResult{}, fault.Newf(fault.Fenced, fault.ReasonOlderToken, "the fencing token %d is older than %d, which this session has seen",
-			p.req.Token, s.pane.Fence)
-	case s.pane.Fence < 0:
-		return hold(HeldNotReady, "the session's option @mux_fence holds no number, so no act is let through; set it to 0 to free the session"), nil
-	case s.pane.InputOff:
-		return hold(HeldInputOff, "the pane's input is switched off"), nil
-	}
-	// What is left is what changes from moment to moment.
-	if screen, ok, err := p.h.Tmux.Capture(ctx, p.target, s.guard("", 0, time.Time{})); err == nil && ok && p.harness.Read(screen.Screen).Dialog {
-		return hold(HeldDialog, "a dialog opened just before the act"), nil
-	}
-	var r PasteResult
-	switch ruling {
-	case TooLate:
-		r = hold(HeldNotReady, "the tmux server came to the act after its deadline: this host is slow")
-	case CursorMoved:
-		r = hold(HeldDraft, "somebody typed, or the screen changed, just before the act")
-	case DialogOrPhase:
-		r = hold(HeldNotReady, "a dialog came and went just before the act")
-	case Unruled, Done, NotIncarnation, NotGeneration, PaneDead, InputOff, OlderToken:
-		r = hold(HeldNotReady, "the session changed just before the act, and is back as it was")
-	}
-	r.again = true
-	return r, nil
 }
 
 func orZero(r *PasteResult) PasteResult {

@@ -340,6 +340,10 @@ func (sp *spawning) create(ctx context.Context) (SpawnResult, error) {
 		conversation = uuid.NewString()
 	}
 	vars := harness.Vars{ConversationID: conversation, Dir: sp.dir}
+	if hn.HandsOver() {
+		vars.Socket = h.Channels.Socket(stamp)
+		h.Channels.Clear(sp.sight.memory.Stamp)
+	}
 	boots := sp.text != "" && hn.TakesPrompt()
 	run := Run{Target: sp.target, Stamp: stamp, Dir: sp.dir, NotAfter: h.Now().Add(createTime)}
 	ring := session.Ring{}

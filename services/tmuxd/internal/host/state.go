@@ -386,6 +386,10 @@ func (h *Host) settled(s sight, e Entry) (session.Phase, error) {
 		if !ran.Reached && ran.Process != session.ProcessAlive && s.state != session.Unknown {
 			return session.None, nil
 		}
+	case session.Handing:
+		if s.state == session.Live && s.pane != nil && e.Stamp == s.pane.Stamp {
+			return session.Handing, nil // the agent is there to be asked
+		}
 	case session.Pasting, session.Pasted, session.Submitted:
 	}
 	p := cannotSay
@@ -397,8 +401,8 @@ func (h *Host) settled(s sight, e Entry) (session.Phase, error) {
 		return session.Taken, nil
 	case p == notRecorded && s.state != session.Unknown:
 		return session.None, nil
-	case e.Phase == session.Boot:
-		return session.Boot, nil
+	case e.Phase == session.Boot, e.Phase == session.Handing:
+		return e.Phase, nil
 	}
 	return session.Submitted, nil
 }

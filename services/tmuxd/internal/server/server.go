@@ -218,6 +218,7 @@ var (
 		session.None: tmuxdv1.Phase_PHASE_UNSPECIFIED, session.Pasting: tmuxdv1.Phase_PHASE_PASTING,
 		session.Pasted: tmuxdv1.Phase_PHASE_PASTED, session.Submitted: tmuxdv1.Phase_PHASE_SUBMITTED,
 		session.Taken: tmuxdv1.Phase_PHASE_TAKEN, session.Boot: tmuxdv1.Phase_PHASE_BOOT,
+		session.Handing: tmuxdv1.Phase_PHASE_HANDING,
 	}
 	occupantOf = map[host.Occupant]tmuxdv1.Occupant{
 		host.OccupantLive: tmuxdv1.Occupant_OCCUPANT_LIVE, host.OccupantForeign: tmuxdv1.Occupant_OCCUPANT_FOREIGN,

@@ -113,7 +113,7 @@ func (c *Client) Paste(ctx context.Context, target string, g host.Guard, p host.
 		return host.Unruled, fmt.Errorf("%w: %w", host.ErrNoAnswer, err)
 	}
 	defer remove()
-	return c.guarded(ctx, "Paste", target, act{before: load, guard: g, conditions: condition(g, append(unanswered(p.Look), phase)...), look: p.Look,
+	return c.guarded(ctx, "Paste", target, act{before: load, guard: g, conditions: condition(g, append(unanswered(p.Look), phase)...), look: &p.Look,
 		do:   leaveModes(g) + "paste-buffer -p -r -d -b " + buffer + " -t " + word(g) + " ; " + record(g, p.Ring),
 		undo: "delete-buffer -b " + buffer + " ; "})
 }
@@ -123,8 +123,17 @@ func (c *Client) Paste(ctx context.Context, target string, g host.Guard, p host.
 func (c *Client) Submit(ctx context.Context, target string, g host.Guard, id string, from session.Phase, l host.Look,
 	ring session.Ring) (host.Ruling, error) {
 	buffer := "mux-cr-" + Nonce()
-	return c.guarded(ctx, "Submit", target, act{guard: g, conditions: condition(g, append(unanswered(l), hasPhase(id, from))...), look: l,
+	return c.guarded(ctx, "Submit", target, act{guard: g, conditions: condition(g, append(unanswered(l), hasPhase(id, from))...), look: &l,
 		do: leaveModes(g) + "set-buffer -b " + buffer + ` "\r" ; paste-buffer -r -d -b ` + buffer + " -t " + word(g) + " ; " + record(g, ring)})
+}
+
+// Intend writes the ring under the whole guard of a mutation, and types nothing: what follows it goes another way than through the pane.
+func (c *Client) Intend(ctx context.Context, target string, g host.Guard, id string, from session.Phase, ring session.Ring) (host.Ruling, error) {
+	phase := hasPhase(id, from)
+	if from == session.None {
+		phase = not(hasAny(id))
+	}
+	return c.guarded(ctx, "Intend", target, act{guard: g, conditions: condition(g, phase), do: record(g, ring)})
 }
 
 // Record writes the ring, if the delivery's phase is still from. It types nothing.

@@ -24,8 +24,8 @@ type act struct {
 	// conditions is what has to hold inside the server for do to be done; undo takes before back where it does not.
 	conditions string
 	do, undo   string
-	// look is the screen that the conditions ask for.
-	look host.Look
+	// look is the screen that the conditions ask for; nil when they ask for none.
+	look *host.Look
 }
 
 // factFields is what a refusal tells of the pane: read in the same list, so that it is what the guard saw.
@@ -70,7 +70,7 @@ func (a act) refusal(f []string) host.Ruling {
 		return host.OlderToken
 	case !g.NotAfter.IsZero() && now > g.NotAfter.Unix():
 		return host.TooLate
-	case f[8] != cursorFlag(a.look), f[9] != strconv.Itoa(a.look.Cursor.X), f[10] != strconv.Itoa(a.look.Cursor.Y):
+	case a.look != nil && (f[8] != cursorFlag(*a.look) || f[9] != strconv.Itoa(a.look.Cursor.X) || f[10] != strconv.Itoa(a.look.Cursor.Y)):
 		return host.CursorMoved
 	}
 	return host.DialogOrPhase

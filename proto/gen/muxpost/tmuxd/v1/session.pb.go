@@ -229,6 +229,8 @@ const (
 	Phase_PHASE_TAKEN Phase = 4
 	// The text is the first prompt of an incarnation that was started.
 	Phase_PHASE_BOOT Phase = 5
+	// The text is handed to the agent over a channel of its own; whether it has it, the agent is asked.
+	Phase_PHASE_HANDING Phase = 6
 )
 
 // Enum value maps for Phase.
@@ -240,6 +242,7 @@ var (
 		3: "PHASE_SUBMITTED",
 		4: "PHASE_TAKEN",
 		5: "PHASE_BOOT",
+		6: "PHASE_HANDING",
 	}
 	Phase_value = map[string]int32{
 		"PHASE_UNSPECIFIED": 0,
@@ -248,6 +251,7 @@ var (
 		"PHASE_SUBMITTED":   3,
 		"PHASE_TAKEN":       4,
 		"PHASE_BOOT":        5,
+		"PHASE_HANDING":     6,
 	}
 )
 
@@ -637,7 +641,7 @@ const file_muxpost_tmuxd_v1_session_proto_rawDesc = "" +
 	"\x10ACTIVITY_WORKING\x10\x03\x12\x1e\n" +
 	"\x1aACTIVITY_AWAITING_APPROVAL\x10\x04\x12\x12\n" +
 	"\x0eACTIVITY_DRAFT\x10\x05\x12\x14\n" +
-	"\x10ACTIVITY_UNCLEAR\x10\x06*y\n" +
+	"\x10ACTIVITY_UNCLEAR\x10\x06*\x8c\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rPHASE_PASTING\x10\x01\x12\x10\n" +
@@ -645,7 +649,8 @@ const file_muxpost_tmuxd_v1_session_proto_rawDesc = "" +
 	"\x0fPHASE_SUBMITTED\x10\x03\x12\x0f\n" +
 	"\vPHASE_TAKEN\x10\x04\x12\x0e\n" +
 	"\n" +
-	"PHASE_BOOT\x10\x05*\xfa\x01\n" +
+	"PHASE_BOOT\x10\x05\x12\x11\n" +
+	"\rPHASE_HANDING\x10\x06*\xfa\x01\n" +
 	"\rRefusalReason\x12\x1e\n" +
 	"\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13REFUSAL_REASON_DEAD\x10\x01\x12\x19\n" +

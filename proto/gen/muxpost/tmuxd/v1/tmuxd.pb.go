@@ -214,6 +214,63 @@ func (HoldReason) EnumDescriptor() ([]byte, []int) {
 	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{2}
 }
 
+// Channel is how deliveries reach an agent.
+type Channel int32
+
+const (
+	// Not said.
+	Channel_CHANNEL_UNSPECIFIED Channel = 0
+	// They are pasted into its terminal.
+	Channel_CHANNEL_PASTE Channel = 1
+	// They are handed to it over a socket of its session's, in the channel protocol.
+	Channel_CHANNEL_SOCKET Channel = 2
+	// They are handed to the app-server that its session runs.
+	Channel_CHANNEL_APP_SERVER Channel = 3
+)
+
+// Enum value maps for Channel.
+var (
+	Channel_name = map[int32]string{
+		0: "CHANNEL_UNSPECIFIED",
+		1: "CHANNEL_PASTE",
+		2: "CHANNEL_SOCKET",
+		3: "CHANNEL_APP_SERVER",
+	}
+	Channel_value = map[string]int32{
+		"CHANNEL_UNSPECIFIED": 0,
+		"CHANNEL_PASTE":       1,
+		"CHANNEL_SOCKET":      2,
+		"CHANNEL_APP_SERVER":  3,
+	}
+)
+
+func (x Channel) Enum() *Channel {
+	p := new(Channel)
+	*p = x
+	return p
+}
+
+func (x Channel) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Channel) Descriptor() protoreflect.EnumDescriptor {
+	return file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[3].Descriptor()
+}
+
+func (Channel) Type() protoreflect.EnumType {
+	return &file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[3]
+}
+
+func (x Channel) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Channel.Descriptor instead.
+func (Channel) EnumDescriptor() ([]byte, []int) {
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{3}
+}
+
 // ConversationSource says where the id of a harness's conversation comes from.
 type ConversationSource int32
 
@@ -255,11 +312,11 @@ func (x ConversationSource) String() string {
 }
 
 func (ConversationSource) Descriptor() protoreflect.EnumDescriptor {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[3].Descriptor()
+	return file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[4].Descriptor()
 }
 
 func (ConversationSource) Type() protoreflect.EnumType {
-	return &file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[3]
+	return &file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes[4]
 }
 
 func (x ConversationSource) Number() protoreflect.EnumNumber {
@@ -268,7 +325,7 @@ func (x ConversationSource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ConversationSource.Descriptor instead.
 func (ConversationSource) EnumDescriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{3}
+	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP(), []int{4}
 }
 
 // SessionStateRequest names the session to look at.
@@ -2019,7 +2076,9 @@ type HarnessInfo struct {
 	// Where the id of a conversation comes from.
 	ConversationSource ConversationSource `protobuf:"varint,9,opt,name=conversation_source,json=conversationSource,proto3,enum=muxpost.tmuxd.v1.ConversationSource" json:"conversation_source,omitempty"`
 	// The keys of its entry that were never tried on the real program.
-	Unmeasured    []string `protobuf:"bytes,10,rep,name=unmeasured,proto3" json:"unmeasured,omitempty"`
+	Unmeasured []string `protobuf:"bytes,10,rep,name=unmeasured,proto3" json:"unmeasured,omitempty"`
+	// How deliveries reach it once its conversation is there. A channel that is not there is replaced by typing.
+	Channel       Channel `protobuf:"varint,11,opt,name=channel,proto3,enum=muxpost.tmuxd.v1.Channel" json:"channel,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2122,6 +2181,13 @@ func (x *HarnessInfo) GetUnmeasured() []string {
 		return x.Unmeasured
 	}
 	return nil
+}
+
+func (x *HarnessInfo) GetChannel() Channel {
+	if x != nil {
+		return x.Channel
+	}
+	return Channel_CHANNEL_UNSPECIFIED
 }
 
 var File_muxpost_tmuxd_v1_tmuxd_proto protoreflect.FileDescriptor
@@ -2259,7 +2325,7 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\rSessionCounts\x12\x12\n" +
 	"\x04live\x18\x01 \x01(\x05R\x04live\x12\x12\n" +
 	"\x04dead\x18\x02 \x01(\x05R\x04dead\x12\x18\n" +
-	"\aunknown\x18\x03 \x01(\x05R\aunknown\"\xf4\x02\n" +
+	"\aunknown\x18\x03 \x01(\x05R\aunknown\"\xa9\x03\n" +
 	"\vHarnessInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06binary\x18\x02 \x01(\tR\x06binary\x12\x18\n" +
@@ -2274,7 +2340,8 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\n" +
 	"unmeasured\x18\n" +
 	" \x03(\tR\n" +
-	"unmeasured*g\n" +
+	"unmeasured\x123\n" +
+	"\achannel\x18\v \x01(\x0e2\x19.muxpost.tmuxd.v1.ChannelR\achannel*g\n" +
 	"\bOccupant\x12\x18\n" +
 	"\x14OCCUPANT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rOCCUPANT_LIVE\x10\x01\x12\x14\n" +
@@ -2294,7 +2361,12 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\x15HOLD_REASON_INPUT_OFF\x10\x05\x12\x19\n" +
 	"\x15HOLD_REASON_NOT_SHOWN\x10\x06\x12\x16\n" +
 	"\x12HOLD_REASON_FROZEN\x10\a\x12\x16\n" +
-	"\x12HOLD_REASON_PERSON\x10\b*\x9a\x01\n" +
+	"\x12HOLD_REASON_PERSON\x10\b*a\n" +
+	"\aChannel\x12\x17\n" +
+	"\x13CHANNEL_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rCHANNEL_PASTE\x10\x01\x12\x12\n" +
+	"\x0eCHANNEL_SOCKET\x10\x02\x12\x16\n" +
+	"\x12CHANNEL_APP_SERVER\x10\x03*\x9a\x01\n" +
 	"\x12ConversationSource\x12#\n" +
 	"\x1fCONVERSATION_SOURCE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18CONVERSATION_SOURCE_NONE\x10\x01\x12 \n" +
@@ -2335,150 +2407,152 @@ func file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP() []byte {
 	return file_muxpost_tmuxd_v1_tmuxd_proto_rawDescData
 }
 
-var file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_muxpost_tmuxd_v1_tmuxd_proto_goTypes = []any{
 	(Occupant)(0),                  // 0: muxpost.tmuxd.v1.Occupant
 	(Evidence)(0),                  // 1: muxpost.tmuxd.v1.Evidence
 	(HoldReason)(0),                // 2: muxpost.tmuxd.v1.HoldReason
-	(ConversationSource)(0),        // 3: muxpost.tmuxd.v1.ConversationSource
-	(*SessionStateRequest)(nil),    // 4: muxpost.tmuxd.v1.SessionStateRequest
-	(*SessionStateResponse)(nil),   // 5: muxpost.tmuxd.v1.SessionStateResponse
-	(*SpawnRequest)(nil),           // 6: muxpost.tmuxd.v1.SpawnRequest
-	(*Fresh)(nil),                  // 7: muxpost.tmuxd.v1.Fresh
-	(*Resume)(nil),                 // 8: muxpost.tmuxd.v1.Resume
-	(*Prompt)(nil),                 // 9: muxpost.tmuxd.v1.Prompt
-	(*SpawnResponse)(nil),          // 10: muxpost.tmuxd.v1.SpawnResponse
-	(*Started)(nil),                // 11: muxpost.tmuxd.v1.Started
-	(*Occupied)(nil),               // 12: muxpost.tmuxd.v1.Occupied
-	(*NotStarted)(nil),             // 13: muxpost.tmuxd.v1.NotStarted
-	(*SpawnFailed)(nil),            // 14: muxpost.tmuxd.v1.SpawnFailed
-	(*PasteRequest)(nil),           // 15: muxpost.tmuxd.v1.PasteRequest
-	(*PasteResponse)(nil),          // 16: muxpost.tmuxd.v1.PasteResponse
-	(*Submitted)(nil),              // 17: muxpost.tmuxd.v1.Submitted
-	(*AlreadyDelivered)(nil),       // 18: muxpost.tmuxd.v1.AlreadyDelivered
-	(*Held)(nil),                   // 19: muxpost.tmuxd.v1.Held
-	(*Unconfirmed)(nil),            // 20: muxpost.tmuxd.v1.Unconfirmed
-	(*InfoRequest)(nil),            // 21: muxpost.tmuxd.v1.InfoRequest
-	(*InfoResponse)(nil),           // 22: muxpost.tmuxd.v1.InfoResponse
-	(*SessionCounts)(nil),          // 23: muxpost.tmuxd.v1.SessionCounts
-	(*HarnessInfo)(nil),            // 24: muxpost.tmuxd.v1.HarnessInfo
-	nil,                            // 25: muxpost.tmuxd.v1.InfoResponse.LabelsEntry
-	(*durationpb.Duration)(nil),    // 26: google.protobuf.Duration
-	(State)(0),                     // 27: muxpost.tmuxd.v1.State
-	(Flag)(0),                      // 28: muxpost.tmuxd.v1.Flag
-	(*Incarnation)(nil),            // 29: muxpost.tmuxd.v1.Incarnation
-	(*Exit)(nil),                   // 30: muxpost.tmuxd.v1.Exit
-	(Phase)(0),                     // 31: muxpost.tmuxd.v1.Phase
-	(Activity)(0),                  // 32: muxpost.tmuxd.v1.Activity
-	(*Refused)(nil),                // 33: muxpost.tmuxd.v1.Refused
-	(*SessionExistsRequest)(nil),   // 34: muxpost.tmuxd.v1.SessionExistsRequest
-	(*SessionMayTalkRequest)(nil),  // 35: muxpost.tmuxd.v1.SessionMayTalkRequest
-	(*RaiseFenceRequest)(nil),      // 36: muxpost.tmuxd.v1.RaiseFenceRequest
-	(*CaptureRequest)(nil),         // 37: muxpost.tmuxd.v1.CaptureRequest
-	(*TerminateRequest)(nil),       // 38: muxpost.tmuxd.v1.TerminateRequest
-	(*KillRequest)(nil),            // 39: muxpost.tmuxd.v1.KillRequest
-	(*ListSessionsRequest)(nil),    // 40: muxpost.tmuxd.v1.ListSessionsRequest
-	(*WatchSessionsRequest)(nil),   // 41: muxpost.tmuxd.v1.WatchSessionsRequest
-	(*RunTaskRequest)(nil),         // 42: muxpost.tmuxd.v1.RunTaskRequest
-	(*GetAttemptRequest)(nil),      // 43: muxpost.tmuxd.v1.GetAttemptRequest
-	(*WatchAttemptsRequest)(nil),   // 44: muxpost.tmuxd.v1.WatchAttemptsRequest
-	(*StopAttemptRequest)(nil),     // 45: muxpost.tmuxd.v1.StopAttemptRequest
-	(*ListTreesRequest)(nil),       // 46: muxpost.tmuxd.v1.ListTreesRequest
-	(*RemoveTreeRequest)(nil),      // 47: muxpost.tmuxd.v1.RemoveTreeRequest
-	(*SessionExistsResponse)(nil),  // 48: muxpost.tmuxd.v1.SessionExistsResponse
-	(*SessionMayTalkResponse)(nil), // 49: muxpost.tmuxd.v1.SessionMayTalkResponse
-	(*RaiseFenceResponse)(nil),     // 50: muxpost.tmuxd.v1.RaiseFenceResponse
-	(*CaptureResponse)(nil),        // 51: muxpost.tmuxd.v1.CaptureResponse
-	(*TerminateResponse)(nil),      // 52: muxpost.tmuxd.v1.TerminateResponse
-	(*KillResponse)(nil),           // 53: muxpost.tmuxd.v1.KillResponse
-	(*ListSessionsResponse)(nil),   // 54: muxpost.tmuxd.v1.ListSessionsResponse
-	(*WatchSessionsResponse)(nil),  // 55: muxpost.tmuxd.v1.WatchSessionsResponse
-	(*RunTaskResponse)(nil),        // 56: muxpost.tmuxd.v1.RunTaskResponse
-	(*GetAttemptResponse)(nil),     // 57: muxpost.tmuxd.v1.GetAttemptResponse
-	(*WatchAttemptsResponse)(nil),  // 58: muxpost.tmuxd.v1.WatchAttemptsResponse
-	(*StopAttemptResponse)(nil),    // 59: muxpost.tmuxd.v1.StopAttemptResponse
-	(*ListTreesResponse)(nil),      // 60: muxpost.tmuxd.v1.ListTreesResponse
-	(*RemoveTreeResponse)(nil),     // 61: muxpost.tmuxd.v1.RemoveTreeResponse
+	(Channel)(0),                   // 3: muxpost.tmuxd.v1.Channel
+	(ConversationSource)(0),        // 4: muxpost.tmuxd.v1.ConversationSource
+	(*SessionStateRequest)(nil),    // 5: muxpost.tmuxd.v1.SessionStateRequest
+	(*SessionStateResponse)(nil),   // 6: muxpost.tmuxd.v1.SessionStateResponse
+	(*SpawnRequest)(nil),           // 7: muxpost.tmuxd.v1.SpawnRequest
+	(*Fresh)(nil),                  // 8: muxpost.tmuxd.v1.Fresh
+	(*Resume)(nil),                 // 9: muxpost.tmuxd.v1.Resume
+	(*Prompt)(nil),                 // 10: muxpost.tmuxd.v1.Prompt
+	(*SpawnResponse)(nil),          // 11: muxpost.tmuxd.v1.SpawnResponse
+	(*Started)(nil),                // 12: muxpost.tmuxd.v1.Started
+	(*Occupied)(nil),               // 13: muxpost.tmuxd.v1.Occupied
+	(*NotStarted)(nil),             // 14: muxpost.tmuxd.v1.NotStarted
+	(*SpawnFailed)(nil),            // 15: muxpost.tmuxd.v1.SpawnFailed
+	(*PasteRequest)(nil),           // 16: muxpost.tmuxd.v1.PasteRequest
+	(*PasteResponse)(nil),          // 17: muxpost.tmuxd.v1.PasteResponse
+	(*Submitted)(nil),              // 18: muxpost.tmuxd.v1.Submitted
+	(*AlreadyDelivered)(nil),       // 19: muxpost.tmuxd.v1.AlreadyDelivered
+	(*Held)(nil),                   // 20: muxpost.tmuxd.v1.Held
+	(*Unconfirmed)(nil),            // 21: muxpost.tmuxd.v1.Unconfirmed
+	(*InfoRequest)(nil),            // 22: muxpost.tmuxd.v1.InfoRequest
+	(*InfoResponse)(nil),           // 23: muxpost.tmuxd.v1.InfoResponse
+	(*SessionCounts)(nil),          // 24: muxpost.tmuxd.v1.SessionCounts
+	(*HarnessInfo)(nil),            // 25: muxpost.tmuxd.v1.HarnessInfo
+	nil,                            // 26: muxpost.tmuxd.v1.InfoResponse.LabelsEntry
+	(*durationpb.Duration)(nil),    // 27: google.protobuf.Duration
+	(State)(0),                     // 28: muxpost.tmuxd.v1.State
+	(Flag)(0),                      // 29: muxpost.tmuxd.v1.Flag
+	(*Incarnation)(nil),            // 30: muxpost.tmuxd.v1.Incarnation
+	(*Exit)(nil),                   // 31: muxpost.tmuxd.v1.Exit
+	(Phase)(0),                     // 32: muxpost.tmuxd.v1.Phase
+	(Activity)(0),                  // 33: muxpost.tmuxd.v1.Activity
+	(*Refused)(nil),                // 34: muxpost.tmuxd.v1.Refused
+	(*SessionExistsRequest)(nil),   // 35: muxpost.tmuxd.v1.SessionExistsRequest
+	(*SessionMayTalkRequest)(nil),  // 36: muxpost.tmuxd.v1.SessionMayTalkRequest
+	(*RaiseFenceRequest)(nil),      // 37: muxpost.tmuxd.v1.RaiseFenceRequest
+	(*CaptureRequest)(nil),         // 38: muxpost.tmuxd.v1.CaptureRequest
+	(*TerminateRequest)(nil),       // 39: muxpost.tmuxd.v1.TerminateRequest
+	(*KillRequest)(nil),            // 40: muxpost.tmuxd.v1.KillRequest
+	(*ListSessionsRequest)(nil),    // 41: muxpost.tmuxd.v1.ListSessionsRequest
+	(*WatchSessionsRequest)(nil),   // 42: muxpost.tmuxd.v1.WatchSessionsRequest
+	(*RunTaskRequest)(nil),         // 43: muxpost.tmuxd.v1.RunTaskRequest
+	(*GetAttemptRequest)(nil),      // 44: muxpost.tmuxd.v1.GetAttemptRequest
+	(*WatchAttemptsRequest)(nil),   // 45: muxpost.tmuxd.v1.WatchAttemptsRequest
+	(*StopAttemptRequest)(nil),     // 46: muxpost.tmuxd.v1.StopAttemptRequest
+	(*ListTreesRequest)(nil),       // 47: muxpost.tmuxd.v1.ListTreesRequest
+	(*RemoveTreeRequest)(nil),      // 48: muxpost.tmuxd.v1.RemoveTreeRequest
+	(*SessionExistsResponse)(nil),  // 49: muxpost.tmuxd.v1.SessionExistsResponse
+	(*SessionMayTalkResponse)(nil), // 50: muxpost.tmuxd.v1.SessionMayTalkResponse
+	(*RaiseFenceResponse)(nil),     // 51: muxpost.tmuxd.v1.RaiseFenceResponse
+	(*CaptureResponse)(nil),        // 52: muxpost.tmuxd.v1.CaptureResponse
+	(*TerminateResponse)(nil),      // 53: muxpost.tmuxd.v1.TerminateResponse
+	(*KillResponse)(nil),           // 54: muxpost.tmuxd.v1.KillResponse
+	(*ListSessionsResponse)(nil),   // 55: muxpost.tmuxd.v1.ListSessionsResponse
+	(*WatchSessionsResponse)(nil),  // 56: muxpost.tmuxd.v1.WatchSessionsResponse
+	(*RunTaskResponse)(nil),        // 57: muxpost.tmuxd.v1.RunTaskResponse
+	(*GetAttemptResponse)(nil),     // 58: muxpost.tmuxd.v1.GetAttemptResponse
+	(*WatchAttemptsResponse)(nil),  // 59: muxpost.tmuxd.v1.WatchAttemptsResponse
+	(*StopAttemptResponse)(nil),    // 60: muxpost.tmuxd.v1.StopAttemptResponse
+	(*ListTreesResponse)(nil),      // 61: muxpost.tmuxd.v1.ListTreesResponse
+	(*RemoveTreeResponse)(nil),     // 62: muxpost.tmuxd.v1.RemoveTreeResponse
 }
 var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
-	26, // 0: muxpost.tmuxd.v1.SessionStateRequest.max_staleness:type_name -> google.protobuf.Duration
-	27, // 1: muxpost.tmuxd.v1.SessionStateResponse.state:type_name -> muxpost.tmuxd.v1.State
-	28, // 2: muxpost.tmuxd.v1.SessionStateResponse.flags:type_name -> muxpost.tmuxd.v1.Flag
-	29, // 3: muxpost.tmuxd.v1.SessionStateResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	30, // 4: muxpost.tmuxd.v1.SessionStateResponse.exit:type_name -> muxpost.tmuxd.v1.Exit
-	31, // 5: muxpost.tmuxd.v1.SessionStateResponse.delivery_phase:type_name -> muxpost.tmuxd.v1.Phase
-	26, // 6: muxpost.tmuxd.v1.SessionStateResponse.age:type_name -> google.protobuf.Duration
-	32, // 7: muxpost.tmuxd.v1.SessionStateResponse.activity:type_name -> muxpost.tmuxd.v1.Activity
-	7,  // 8: muxpost.tmuxd.v1.SpawnRequest.fresh:type_name -> muxpost.tmuxd.v1.Fresh
-	8,  // 9: muxpost.tmuxd.v1.SpawnRequest.resume:type_name -> muxpost.tmuxd.v1.Resume
-	9,  // 10: muxpost.tmuxd.v1.SpawnRequest.prompt:type_name -> muxpost.tmuxd.v1.Prompt
-	26, // 11: muxpost.tmuxd.v1.SpawnRequest.timeout:type_name -> google.protobuf.Duration
-	11, // 12: muxpost.tmuxd.v1.SpawnResponse.started:type_name -> muxpost.tmuxd.v1.Started
-	12, // 13: muxpost.tmuxd.v1.SpawnResponse.occupied:type_name -> muxpost.tmuxd.v1.Occupied
-	13, // 14: muxpost.tmuxd.v1.SpawnResponse.not_started:type_name -> muxpost.tmuxd.v1.NotStarted
-	14, // 15: muxpost.tmuxd.v1.SpawnResponse.failed:type_name -> muxpost.tmuxd.v1.SpawnFailed
-	29, // 16: muxpost.tmuxd.v1.Started.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	31, // 17: muxpost.tmuxd.v1.Started.prompt_phase:type_name -> muxpost.tmuxd.v1.Phase
+	27, // 0: muxpost.tmuxd.v1.SessionStateRequest.max_staleness:type_name -> google.protobuf.Duration
+	28, // 1: muxpost.tmuxd.v1.SessionStateResponse.state:type_name -> muxpost.tmuxd.v1.State
+	29, // 2: muxpost.tmuxd.v1.SessionStateResponse.flags:type_name -> muxpost.tmuxd.v1.Flag
+	30, // 3: muxpost.tmuxd.v1.SessionStateResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	31, // 4: muxpost.tmuxd.v1.SessionStateResponse.exit:type_name -> muxpost.tmuxd.v1.Exit
+	32, // 5: muxpost.tmuxd.v1.SessionStateResponse.delivery_phase:type_name -> muxpost.tmuxd.v1.Phase
+	27, // 6: muxpost.tmuxd.v1.SessionStateResponse.age:type_name -> google.protobuf.Duration
+	33, // 7: muxpost.tmuxd.v1.SessionStateResponse.activity:type_name -> muxpost.tmuxd.v1.Activity
+	8,  // 8: muxpost.tmuxd.v1.SpawnRequest.fresh:type_name -> muxpost.tmuxd.v1.Fresh
+	9,  // 9: muxpost.tmuxd.v1.SpawnRequest.resume:type_name -> muxpost.tmuxd.v1.Resume
+	10, // 10: muxpost.tmuxd.v1.SpawnRequest.prompt:type_name -> muxpost.tmuxd.v1.Prompt
+	27, // 11: muxpost.tmuxd.v1.SpawnRequest.timeout:type_name -> google.protobuf.Duration
+	12, // 12: muxpost.tmuxd.v1.SpawnResponse.started:type_name -> muxpost.tmuxd.v1.Started
+	13, // 13: muxpost.tmuxd.v1.SpawnResponse.occupied:type_name -> muxpost.tmuxd.v1.Occupied
+	14, // 14: muxpost.tmuxd.v1.SpawnResponse.not_started:type_name -> muxpost.tmuxd.v1.NotStarted
+	15, // 15: muxpost.tmuxd.v1.SpawnResponse.failed:type_name -> muxpost.tmuxd.v1.SpawnFailed
+	30, // 16: muxpost.tmuxd.v1.Started.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	32, // 17: muxpost.tmuxd.v1.Started.prompt_phase:type_name -> muxpost.tmuxd.v1.Phase
 	0,  // 18: muxpost.tmuxd.v1.Occupied.occupant:type_name -> muxpost.tmuxd.v1.Occupant
-	29, // 19: muxpost.tmuxd.v1.Occupied.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	30, // 20: muxpost.tmuxd.v1.NotStarted.exit:type_name -> muxpost.tmuxd.v1.Exit
-	26, // 21: muxpost.tmuxd.v1.PasteRequest.timeout:type_name -> google.protobuf.Duration
-	29, // 22: muxpost.tmuxd.v1.PasteResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	17, // 23: muxpost.tmuxd.v1.PasteResponse.submitted:type_name -> muxpost.tmuxd.v1.Submitted
-	18, // 24: muxpost.tmuxd.v1.PasteResponse.already_delivered:type_name -> muxpost.tmuxd.v1.AlreadyDelivered
-	19, // 25: muxpost.tmuxd.v1.PasteResponse.held:type_name -> muxpost.tmuxd.v1.Held
-	33, // 26: muxpost.tmuxd.v1.PasteResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
-	20, // 27: muxpost.tmuxd.v1.PasteResponse.unconfirmed:type_name -> muxpost.tmuxd.v1.Unconfirmed
+	30, // 19: muxpost.tmuxd.v1.Occupied.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	31, // 20: muxpost.tmuxd.v1.NotStarted.exit:type_name -> muxpost.tmuxd.v1.Exit
+	27, // 21: muxpost.tmuxd.v1.PasteRequest.timeout:type_name -> google.protobuf.Duration
+	30, // 22: muxpost.tmuxd.v1.PasteResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	18, // 23: muxpost.tmuxd.v1.PasteResponse.submitted:type_name -> muxpost.tmuxd.v1.Submitted
+	19, // 24: muxpost.tmuxd.v1.PasteResponse.already_delivered:type_name -> muxpost.tmuxd.v1.AlreadyDelivered
+	20, // 25: muxpost.tmuxd.v1.PasteResponse.held:type_name -> muxpost.tmuxd.v1.Held
+	34, // 26: muxpost.tmuxd.v1.PasteResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
+	21, // 27: muxpost.tmuxd.v1.PasteResponse.unconfirmed:type_name -> muxpost.tmuxd.v1.Unconfirmed
 	1,  // 28: muxpost.tmuxd.v1.Submitted.evidence:type_name -> muxpost.tmuxd.v1.Evidence
 	1,  // 29: muxpost.tmuxd.v1.AlreadyDelivered.evidence:type_name -> muxpost.tmuxd.v1.Evidence
 	2,  // 30: muxpost.tmuxd.v1.Held.reason:type_name -> muxpost.tmuxd.v1.HoldReason
-	31, // 31: muxpost.tmuxd.v1.Unconfirmed.phase:type_name -> muxpost.tmuxd.v1.Phase
-	24, // 32: muxpost.tmuxd.v1.InfoResponse.harnesses:type_name -> muxpost.tmuxd.v1.HarnessInfo
-	23, // 33: muxpost.tmuxd.v1.InfoResponse.sessions:type_name -> muxpost.tmuxd.v1.SessionCounts
-	25, // 34: muxpost.tmuxd.v1.InfoResponse.labels:type_name -> muxpost.tmuxd.v1.InfoResponse.LabelsEntry
-	3,  // 35: muxpost.tmuxd.v1.HarnessInfo.conversation_source:type_name -> muxpost.tmuxd.v1.ConversationSource
-	4,  // 36: muxpost.tmuxd.v1.TmuxdService.SessionState:input_type -> muxpost.tmuxd.v1.SessionStateRequest
-	6,  // 37: muxpost.tmuxd.v1.TmuxdService.Spawn:input_type -> muxpost.tmuxd.v1.SpawnRequest
-	15, // 38: muxpost.tmuxd.v1.TmuxdService.Paste:input_type -> muxpost.tmuxd.v1.PasteRequest
-	34, // 39: muxpost.tmuxd.v1.TmuxdService.SessionExists:input_type -> muxpost.tmuxd.v1.SessionExistsRequest
-	35, // 40: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:input_type -> muxpost.tmuxd.v1.SessionMayTalkRequest
-	36, // 41: muxpost.tmuxd.v1.TmuxdService.RaiseFence:input_type -> muxpost.tmuxd.v1.RaiseFenceRequest
-	37, // 42: muxpost.tmuxd.v1.TmuxdService.Capture:input_type -> muxpost.tmuxd.v1.CaptureRequest
-	38, // 43: muxpost.tmuxd.v1.TmuxdService.Terminate:input_type -> muxpost.tmuxd.v1.TerminateRequest
-	39, // 44: muxpost.tmuxd.v1.TmuxdService.Kill:input_type -> muxpost.tmuxd.v1.KillRequest
-	40, // 45: muxpost.tmuxd.v1.TmuxdService.ListSessions:input_type -> muxpost.tmuxd.v1.ListSessionsRequest
-	41, // 46: muxpost.tmuxd.v1.TmuxdService.WatchSessions:input_type -> muxpost.tmuxd.v1.WatchSessionsRequest
-	42, // 47: muxpost.tmuxd.v1.TmuxdService.RunTask:input_type -> muxpost.tmuxd.v1.RunTaskRequest
-	43, // 48: muxpost.tmuxd.v1.TmuxdService.GetAttempt:input_type -> muxpost.tmuxd.v1.GetAttemptRequest
-	44, // 49: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:input_type -> muxpost.tmuxd.v1.WatchAttemptsRequest
-	45, // 50: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
-	46, // 51: muxpost.tmuxd.v1.TmuxdService.ListTrees:input_type -> muxpost.tmuxd.v1.ListTreesRequest
-	47, // 52: muxpost.tmuxd.v1.TmuxdService.RemoveTree:input_type -> muxpost.tmuxd.v1.RemoveTreeRequest
-	21, // 53: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
-	5,  // 54: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
-	10, // 55: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
-	16, // 56: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
-	48, // 57: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
-	49, // 58: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
-	50, // 59: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
-	51, // 60: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
-	52, // 61: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
-	53, // 62: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
-	54, // 63: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
-	55, // 64: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
-	56, // 65: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
-	57, // 66: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
-	58, // 67: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
-	59, // 68: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
-	60, // 69: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
-	61, // 70: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
-	22, // 71: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
-	54, // [54:72] is the sub-list for method output_type
-	36, // [36:54] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	32, // 31: muxpost.tmuxd.v1.Unconfirmed.phase:type_name -> muxpost.tmuxd.v1.Phase
+	25, // 32: muxpost.tmuxd.v1.InfoResponse.harnesses:type_name -> muxpost.tmuxd.v1.HarnessInfo
+	24, // 33: muxpost.tmuxd.v1.InfoResponse.sessions:type_name -> muxpost.tmuxd.v1.SessionCounts
+	26, // 34: muxpost.tmuxd.v1.InfoResponse.labels:type_name -> muxpost.tmuxd.v1.InfoResponse.LabelsEntry
+	4,  // 35: muxpost.tmuxd.v1.HarnessInfo.conversation_source:type_name -> muxpost.tmuxd.v1.ConversationSource
+	3,  // 36: muxpost.tmuxd.v1.HarnessInfo.channel:type_name -> muxpost.tmuxd.v1.Channel
+	5,  // 37: muxpost.tmuxd.v1.TmuxdService.SessionState:input_type -> muxpost.tmuxd.v1.SessionStateRequest
+	7,  // 38: muxpost.tmuxd.v1.TmuxdService.Spawn:input_type -> muxpost.tmuxd.v1.SpawnRequest
+	16, // 39: muxpost.tmuxd.v1.TmuxdService.Paste:input_type -> muxpost.tmuxd.v1.PasteRequest
+	35, // 40: muxpost.tmuxd.v1.TmuxdService.SessionExists:input_type -> muxpost.tmuxd.v1.SessionExistsRequest
+	36, // 41: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:input_type -> muxpost.tmuxd.v1.SessionMayTalkRequest
+	37, // 42: muxpost.tmuxd.v1.TmuxdService.RaiseFence:input_type -> muxpost.tmuxd.v1.RaiseFenceRequest
+	38, // 43: muxpost.tmuxd.v1.TmuxdService.Capture:input_type -> muxpost.tmuxd.v1.CaptureRequest
+	39, // 44: muxpost.tmuxd.v1.TmuxdService.Terminate:input_type -> muxpost.tmuxd.v1.TerminateRequest
+	40, // 45: muxpost.tmuxd.v1.TmuxdService.Kill:input_type -> muxpost.tmuxd.v1.KillRequest
+	41, // 46: muxpost.tmuxd.v1.TmuxdService.ListSessions:input_type -> muxpost.tmuxd.v1.ListSessionsRequest
+	42, // 47: muxpost.tmuxd.v1.TmuxdService.WatchSessions:input_type -> muxpost.tmuxd.v1.WatchSessionsRequest
+	43, // 48: muxpost.tmuxd.v1.TmuxdService.RunTask:input_type -> muxpost.tmuxd.v1.RunTaskRequest
+	44, // 49: muxpost.tmuxd.v1.TmuxdService.GetAttempt:input_type -> muxpost.tmuxd.v1.GetAttemptRequest
+	45, // 50: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:input_type -> muxpost.tmuxd.v1.WatchAttemptsRequest
+	46, // 51: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
+	47, // 52: muxpost.tmuxd.v1.TmuxdService.ListTrees:input_type -> muxpost.tmuxd.v1.ListTreesRequest
+	48, // 53: muxpost.tmuxd.v1.TmuxdService.RemoveTree:input_type -> muxpost.tmuxd.v1.RemoveTreeRequest
+	22, // 54: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
+	6,  // 55: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
+	11, // 56: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
+	17, // 57: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
+	49, // 58: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
+	50, // 59: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
+	51, // 60: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
+	52, // 61: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
+	53, // 62: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
+	54, // 63: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
+	55, // 64: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
+	56, // 65: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
+	57, // 66: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
+	58, // 67: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
+	59, // 68: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
+	60, // 69: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
+	61, // 70: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
+	62, // 71: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
+	23, // 72: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
+	55, // [55:73] is the sub-list for method output_type
+	37, // [37:55] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_tmuxd_v1_tmuxd_proto_init() }
@@ -2512,7 +2586,7 @@ func file_muxpost_tmuxd_v1_tmuxd_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc), len(file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      5,
 			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
