@@ -10,6 +10,7 @@ func TestHarness_EveryEntryKeepsTheContract(t *testing.T) {
 			r.subtest(s.name, func() { s.meet(r) })
 		}
 		r.subtest("a killed program", func() { r.meetDeath(false, false) })
+		r.subtest("a program killed with its acknowledgement", r.meetSuddenDeath)
 		r.subtest("a killed wrapper, in a turn", func() { r.meetDeath(true, true) })
 		r.subtest("an unknown conversation", r.meetUnknown)
 		if f := r.figures(); f.off() {

@@ -22,7 +22,7 @@ func TestHarness_TheFiguresAreWhatTheyHaveToBe(t *testing.T) {
 		// Also what was cut short has its figures: nothing is tried after a delivery that did not arrive.
 		defer func() {
 			f := r.figures()
-			fmt.Printf("harness %s %v\n", r.name, f)
+			fmt.Printf("harness %s %v\n", r.title(), f)
 			if f.off() || f.prompts != prompts || f.kills != kills {
 				r.t.Errorf("%v, and %d prompts with %d kills were wanted", f, prompts, kills)
 			}
@@ -71,5 +71,5 @@ func (r *rig) mix(prompts, kills int, random *rand.Rand) {
 
 // progress says what comes next.
 func (r *rig) progress(begun time.Time, prompts int, next string) {
-	fmt.Printf("%8v %s %d of %d, %d kills; next: %s\n", time.Since(begun).Round(time.Second), r.name, len(r.deliveries), prompts, r.kills, next)
+	fmt.Printf("%8v %s %d of %d, %d kills; next: %s\n", time.Since(begun).Round(time.Second), r.title(), len(r.deliveries), prompts, r.kills, next)
 }

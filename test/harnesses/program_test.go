@@ -1,6 +1,7 @@
 package harnesses
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"muxpost.dev/muxpost/internal/needs"
+	"muxpost.dev/muxpost/internal/settings"
 	"muxpost.dev/muxpost/test/fakeagent/agenttest"
 	"muxpost.dev/muxpost/test/fakemodel"
 )
@@ -17,7 +19,9 @@ import (
 // program is an agent program whose entry is tried.
 type program struct {
 	name string
-	path func(testing.TB) string
+	// channel is the one that its entry says, unless it is named here.
+	channel string
+	path    func(testing.TB) string
 	// turn is a text that starts a turn of so many seconds; ask is one that has the program ask before it makes a file.
 	turn func(seconds int) string
 	ask  func(file string) string
@@ -50,19 +54,35 @@ func programs() []program {
 	for _, p := range []*program{&codex, &opencode} {
 		p.path = func(t testing.TB) string { return needs.Agent(t, p.name) }
 	}
-	return []program{{
+	fake := program{
 		name: "fakeagent", path: agenttest.Build,
 		turn: func(seconds int) string { return fmt.Sprintf("zz:dur=%ds", seconds) },
 		ask:  func(string) string { return "zz:dialog" },
 		asks: "Press enter to confirm", allow: "y", unknown: uuid.NewString(),
 		heard: agentHeard, allowed: agentAllowed,
-	}, codex, opencode}
+	}
+	handed := fake
+	handed.channel = settings.ChannelSocket
+	return []program{fake, handed, codex, opencode}
+}
+
+// title is what the program is called in results.
+func (p program) title() string {
+	if p.channel == "" {
+		return p.name
+	}
+	return p.name + " over " + p.channel
+}
+
+// handsOver reports whether deliveries go past its composer.
+func (p program) handsOver() bool {
+	return cmp.Or(p.channel, settings.BuiltinHarnesses()[p.name].Channel, settings.ChannelPaste) != settings.ChannelPaste
 }
 
 // each tries every program, one after the other: two at once hinder each other.
 func each(t *testing.T, f func(r *rig)) {
 	for _, p := range programs() {
-		t.Run(p.name, func(t *testing.T) { f(newRig(t, p)) })
+		t.Run(p.title(), func(t *testing.T) { f(newRig(t, p)) })
 	}
 }
 

@@ -93,8 +93,12 @@ func newRig(t *testing.T, p program) *rig {
 		key, _, _ := strings.Cut(variable, "=")
 		pass = append(pass, key)
 	}
-	config := fmt.Sprintf("tmuxd:\n  listen: unix:%[1]s/t.sock\n  host: a\n  data_dir: %[1]s/data\n  harnesses:\n    %[2]s: {binary: %[3]s, pass_env: [%[4]s]}\n",
-		dir, p.name, path, strings.Join(pass, ", "))
+	channel := ""
+	if p.channel != "" {
+		channel = ", channel: " + p.channel
+	}
+	config := fmt.Sprintf("tmuxd:\n  listen: unix:%[1]s/t.sock\n  host: a\n  data_dir: %[1]s/data\n  harnesses:\n    %[2]s: {binary: %[3]s, pass_env: [%[4]s]%[5]s}\n",
+		dir, p.name, path, strings.Join(pass, ", "), channel)
 	must(t, os.WriteFile(filepath.Join(dir, "muxpost.yaml"), []byte(config), 0o600))
 	r.process = exec.Command(filepath.Join(bin, "muxpost-tmuxd"), "--config", filepath.Join(dir, "muxpost.yaml"))
 	r.process.Env = append(env, "HOME="+home, "PATH="+os.Getenv("PATH"), "LANG=C.UTF-8")
@@ -213,8 +217,15 @@ func submitted(res *tmuxdv1.PasteResponse) bool {
 	return res.GetSubmitted() != nil || res.GetAlreadyDelivered() != nil
 }
 
-// deliver asks for a delivery until it is submitted, as the dispatcher does, and waits until it arrived.
+// deliver asks for a delivery until it is submitted, and waits until it arrived.
 func (r *rig) deliver(d delivery) {
+	r.t.Helper()
+	r.submits(d)
+	r.arrives(d)
+}
+
+// submits asks for a delivery until it is submitted, as the dispatcher does.
+func (r *rig) submits(d delivery) {
 	r.t.Helper()
 	var last *tmuxdv1.PasteResponse
 	r.until(startTime, d.id+" is submitted", func() bool {
@@ -225,7 +236,6 @@ func (r *rig) deliver(d delivery) {
 		last = res
 		return submitted(res)
 	})
-	r.arrives(d)
 }
 
 // kill kills, behind tmuxd's back, the program or, when wrapper is set, what runs it.

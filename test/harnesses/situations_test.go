@@ -91,14 +91,18 @@ func (r *rig) meetTurn() {
 	}
 }
 
-// meetDraft has a delivery come while a person writes: it waits, the draft stays, and they never mix.
+// meetDraft has a delivery come while a person writes: it waits, or goes past the draft; the draft stays, and they never mix.
 func (r *rig) meetDraft() {
 	r.t.Helper()
 	draft := r.draft()
 	r.tmux("send-keys", "-t", r.pane(), "-l", draft)
 	r.until(startTime, "the draft shows", func() bool { return r.shows(draft) })
 	d := r.next("not beside a draft")
-	r.holds(d, tmuxdv1.HoldReason_HOLD_REASON_DRAFT)
+	if r.handsOver() {
+		r.deliver(d)
+	} else {
+		r.holds(d, tmuxdv1.HoldReason_HOLD_REASON_DRAFT)
+	}
 	if !r.shows(draft) {
 		r.t.Errorf("the draft is gone:\n%s", r.screen())
 	}
@@ -176,6 +180,21 @@ func (r *rig) meetDeath(wrapper, inTurn bool) {
 		r.t.Errorf("the conversation was %s; it goes on in %s, and %s is remembered", r.conversation, got, kept)
 		return
 	}
+	r.resumed++
+}
+
+// meetSuddenDeath has the program killed as soon as it took a delivery: that is in its conversation, and goes on with the next one.
+func (r *rig) meetSuddenDeath() {
+	r.t.Helper()
+	r.conversation = r.state().GetConversationId()
+	d := r.next("the last words before the end")
+	r.submits(d)
+	r.kill(false)
+	r.kills++
+	r.started(r.conversation)
+	r.submits(d)
+	r.deliver(r.next("go on after that"))
+	r.arrives(d)
 	r.resumed++
 }
 
