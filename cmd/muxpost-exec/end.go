@@ -92,7 +92,12 @@ func (r *runner) take(pid int) (status syscall.WaitStatus, ended bool, err error
 	// Nobody signals the harness between its reaping and our knowing of it.
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, err := syscall.Wait4(pid, &status, syscall.WUNTRACED|syscall.WNOHANG, nil); err != nil || pid != r.child {
+	_, err = syscall.Wait4(pid, &status, syscall.WUNTRACED|syscall.WNOHANG, nil)
+	if err == nil && pid == r.companion && !status.Stopped() {
+		r.companion = 0
+		go r.end(wrapper.CompanionEnded, "what served it ended: "+r.words.say(status), hangUpGrace)
+	}
+	if err != nil || pid != r.child {
 		return 0, false, err
 	}
 	if !status.Stopped() {

@@ -37,11 +37,16 @@ const (
 	// hangUpGrace is how long the harness has between a hang-up, a TERM and a KILL; sweepGrace what it left behind between TERM and KILL.
 	hangUpGrace = 500 * time.Millisecond
 	sweepGrace  = 500 * time.Millisecond
+	// companionTime is how long a companion may take until it listens: a program on a busy machine needs seconds to start.
+	companionTime = 20 * time.Second
 	// killTime is how long a KILL may take until what it does not end is said to remain.
 	killTime = 2 * time.Second
 )
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == keepFlag {
+		os.Exit(keep(os.Args[2], os.Stdin))
+	}
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "usage: muxpost-exec SPEC (tmuxd writes the spec; this program is not run by hand)")
 		os.Exit(exitUsage)
@@ -57,6 +62,11 @@ type runner struct {
 
 	mu     sync.Mutex
 	record wrapper.Record
+	// companion is the pid, and the process group, of what serves the harness; zero when there is none, and once it was reaped.
+	companion int
+	words     lastWords
+	// keeper is heard by the keeper; nil when there is none.
+	keeper *os.File
 	// child is the pid of the harness, and of its process group; zero once it was reaped, when both can be somebody else's.
 	child int
 }
@@ -104,6 +114,7 @@ func run(specFile string) int {
 	swept := err == nil && len(left) == 0 && r.now().Group.Remove() == nil
 	code := r.ended(status, swept)
 	if !swept {
+		r.dismiss()
 		r.sweep()
 	}
 	return code

@@ -34,15 +34,23 @@ func (r *runner) start() (code int, err error) {
 	if err != nil {
 		return exitNotFound, err
 	}
+	if code, err := r.accompany(); err != nil {
+		return code, err
+	}
 	// tmux leaves these two ignored in a pane. A signal that we take is the harness's own again: it stops, instead of reading an error, when
 	// somebody took its terminal, and we give it back.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU, syscall.SIGTTIN)
-	pid, err := r.exec(path, stdin)
-	if errors.Is(err, os.ErrNotExist) {
-		return exitNotFound, err
+	attr := &os.ProcAttr{
+		Dir: spec.Dir, Env: environment(spec), Files: []*os.File{stdin, os.Stdout, os.Stderr},
+		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
+	if isTerminal(0) {
+		attr.Sys.Foreground, attr.Sys.Ctty = true, 0
+	}
+	pid, err := r.exec(path, spec.Argv, attr)
 	if err != nil {
-		return exitCannotRun, err
+		r.dismiss()
+		return exitOf(err), err
 	}
 	// Nothing else is started from here on, so nobody inherits this: without it we could not give the terminal back.
 	signal.Ignore(syscall.SIGTTOU, syscall.SIGTTIN)
@@ -57,22 +65,23 @@ func (r *runner) start() (code int, err error) {
 	return 0, nil
 }
 
-// exec starts the harness, in the control group if that lets it in.
-func (r *runner) exec(path string, stdin *os.File) (pid int, err error) {
-	attr := &os.ProcAttr{
-		Dir: r.spec.Dir, Env: environment(r.spec), Files: []*os.File{stdin, os.Stdout, os.Stderr},
-		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+// exitOf is the wrapper's exit code where a program could not be started.
+func exitOf(err error) int {
+	if errors.Is(err, os.ErrNotExist) {
+		return exitNotFound
 	}
-	if isTerminal(0) {
-		attr.Sys.Foreground, attr.Sys.Ctty = true, 0
-	}
+	return exitCannotRun
+}
+
+// exec starts a program in the control group, if that lets it in.
+func (r *runner) exec(path string, argv []string, attr *os.ProcAttr) (pid int, err error) {
 	defer raiseOOM()()
 	if group := r.now().Group; group != "" {
 		dir, err := os.Open(string(group))
 		if err == nil {
 			defer dir.Close()
 			attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(dir.Fd())
-			if pid, err := startProcess(path, r.spec.Argv, attr); err == nil {
+			if pid, err := startProcess(path, argv, attr); err == nil {
 				return pid, nil
 			}
 		}
@@ -83,7 +92,7 @@ func (r *runner) exec(path string, stdin *os.File) (pid int, err error) {
 			return 0, fmt.Errorf("cannot write the record: %w", err)
 		}
 	}
-	return startProcess(path, r.spec.Argv, attr)
+	return startProcess(path, argv, attr)
 }
 
 // startProcess starts a process and leaves its end to us.

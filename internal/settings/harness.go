@@ -17,10 +17,11 @@ const (
 	ConversationAssigned = "assigned"
 	ConversationLearned  = "learned"
 	ConversationNone     = "none"
-	// ChannelPaste and ChannelSocket are what Harness.Channel may be: the text is pasted into its terminal; or it is handed over in the channel
-	// protocol (docs/harnesses.md) on the socket {socket}, where the program listens.
-	ChannelPaste  = "paste"
-	ChannelSocket = "socket"
+	// ChannelPaste and the others are what Harness.Channel may be: the text is pasted into its terminal; or it is handed over on the socket
+	// {socket}, in the channel protocol (docs/harnesses.md) or in that of codex's app-server.
+	ChannelPaste     = "paste"
+	ChannelSocket    = "socket"
+	ChannelAppServer = "app-server"
 	// BusyHold and BusyDeliver are what Harness.WhenBusy may be.
 	BusyHold    = "hold"
 	BusyDeliver = "deliver"
@@ -45,9 +46,21 @@ const uuid = `[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`
 
 // codexStart are the first arguments of every codex.
 func codexStart() []string {
-	return []string{"--no-daemon", "-c", `projects={{dir_quoted}={trust_level="trusted"}}`, "-c", "check_for_update_on_startup=false",
-		"-c", "tui.animations=true"}
+	return append([]string{"--no-daemon", "-c", codexTrust}, codexScreen()...)
 }
+
+// codexRemote are the first arguments of one whose app-server is beside it, where it decides about trust.
+func codexRemote() []string {
+	return append([]string{"--remote", "unix://{socket}", "-c", "features.daemon_auto_start=false"}, codexScreen()...)
+}
+
+// codexScreen are arguments for a screen that can be read.
+func codexScreen() []string {
+	return []string{"-c", "check_for_update_on_startup=false", "-c", "tui.animations=true"}
+}
+
+// codexTrust trusts the directory for one start.
+const codexTrust = `projects={{dir_quoted}={trust_level="trusted"}}`
 
 // servers are words that make a program a server, which never ends by itself.
 var servers = []string{"serve", "app-server"}
@@ -92,8 +105,13 @@ func BuiltinHarnesses() map[string]Harness {
 		// Tried with codex-cli 0.171.0. Its daemon is kept out: it would outlive the session. The directory is trusted for this start alone, and
 		// nothing is written into the user's own configuration.
 		"codex": {
-			Binary: "codex",
-			Fresh:  append(codexStart(), "-C", "{dir}"),
+			Binary:       "codex",
+			Channel:      ChannelAppServer,
+			ChannelFresh: append(codexRemote(), "-C", "{dir}"),
+			// Over its app-server it resumes with the policy that the conversation had, and takes no other.
+			ChannelResume: append(codexRemote(), "resume", "-C", "{dir}", "{conversation_id}"),
+			Companion:     []string{"app-server", "-c", codexTrust, "-c", "check_for_update_on_startup=false", "--listen", "unix://{socket}"},
+			Fresh:         append(codexStart(), "-C", "{dir}"),
 			// A conversation that was born in a task would go on without ever asking for approval.
 			Resume:           append(codexStart(), "resume", "-a", "on-request", "-C", "{dir}", "{conversation_id}"),
 			Task:             []string{"exec", "-"},
@@ -193,8 +211,7 @@ func (h Harness) check(p *problems, name string) {
 	p.add(h.TurnShows < 0 || h.TurnShows > maxSettle, "%s.turn_shows is %v: it must be 0s to %v", key, h.TurnShows, maxSettle)
 	p.add(h.Settle < 0 || h.Settle > maxSettle, "%s.settle is %v: it must be 0s to %v", key, h.Settle, maxSettle)
 	p.add(h.WhenBusy != BusyHold && h.WhenBusy != BusyDeliver, "%s.when_busy is %q: write %q or %q", key, h.WhenBusy, BusyHold, BusyDeliver)
-	p.add(h.Channel != ChannelPaste && h.Channel != ChannelSocket, "%s.channel is %q: write %q or %q", key, h.Channel, ChannelPaste, ChannelSocket)
-	p.add(h.Channel == ChannelSocket && !h.namesSocket(), "%s.channel is %s, and neither env nor fresh tells the program where: use {socket}", key, h.Channel)
+	h.checkChannel(p, key)
 	assigned, learned := h.ConversationID == ConversationAssigned, h.ConversationID == ConversationLearned
 	p.add(!assigned && !learned && h.ConversationID != ConversationNone, "%s.conversation_id is %q: write %q, %q or %q", key, h.ConversationID,
 		ConversationAssigned, ConversationLearned, ConversationNone)
@@ -207,15 +224,23 @@ func (h Harness) check(p *problems, name string) {
 	p.add(h.Edge != "" && h.Framed, "%s.framed does not go with edge", key)
 	p.add(assigned && !holds(h.Fresh, "{conversation_id}"), "%s.fresh needs {conversation_id}, since conversation_id is assigned", key)
 	p.add(len(h.Resume) > 0 && !holds(h.Resume, "{conversation_id}"), "%s.resume needs {conversation_id}", key)
+	p.add(len(h.ChannelResume) > 0 && !holds(h.ChannelResume, "{conversation_id}"), "%s.channel_resume needs {conversation_id}", key)
+	p.add(assigned && len(h.ChannelFresh) > 0 && !holds(h.ChannelFresh, "{conversation_id}"), "%s.channel_fresh needs {conversation_id}, since "+
+		"conversation_id is assigned", key)
 	p.add(len(h.PromptArgs) > 0 && !holds(h.PromptArgs, "{prompt_file}"), "%s.prompt_args needs {prompt_file}", key)
 	p.add(h.Transcript != "" && !filepath.IsAbs(strings.NewReplacer("{home}", "/h", "{state}", "/s").Replace(h.Transcript)),
 		"%s.transcript must be an absolute path, or one that begins with {home} or {state}", key)
 	h.checkPatterns(p, key)
 }
 
-// namesSocket reports whether the program is told where to listen.
-func (h Harness) namesSocket() bool {
-	return holds(h.Fresh, "{socket}") || holds(slices.Collect(maps.Values(h.Env)), "{socket}")
+// checkChannel finds the mistakes in how deliveries reach the program.
+func (h Harness) checkChannel(p *problems, key string) {
+	p.add(!slices.Contains([]string{ChannelPaste, ChannelSocket, ChannelAppServer}, h.Channel), "%s.channel is %q: write %q, %q or %q", key, h.Channel,
+		ChannelPaste, ChannelSocket, ChannelAppServer)
+	told := holds(slices.Concat(h.ChannelFresh, h.Companion, slices.Collect(maps.Values(h.Env))), "{socket}")
+	p.add(h.Channel != ChannelPaste && !told, "%s.channel is %s, and nothing tells the program where to listen: write {socket} in env, channel_fresh or "+
+		"companion", key, h.Channel)
+	p.add(len(h.Companion) > 0 && !holds(h.Companion, "{socket}"), "%s.companion needs {socket}", key)
 }
 
 // tasksAlone reports whether the entry is for tasks and not for sessions.

@@ -101,6 +101,12 @@ type Harness struct {
 	Binary string `conf:"binary"`
 	// Channel is how deliveries reach it once its conversation is there: see the Channel constants. Whatever it is, the first one may be typed.
 	Channel string `conf:"channel"`
+	// ChannelFresh and ChannelResume are taken in the place of Fresh and Resume where it is not typed at; empty takes those.
+	ChannelFresh  []string `conf:"channel_fresh"`
+	ChannelResume []string `conf:"channel_resume"`
+	// Companion are the arguments with which the program serves its channel at {socket}, in a process of its own that a session starts first and
+	// that ends with it. None means that it does by itself.
+	Companion []string `conf:"companion"`
 	// Fresh and Resume are the arguments for a new and an earlier conversation. No Resume means that it cannot.
 	Fresh  []string `conf:"fresh"`
 	Resume []string `conf:"resume"`

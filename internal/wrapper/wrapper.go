@@ -17,8 +17,9 @@ import (
 
 // The versions of the formats. A field that may be passed over unread needs no new one; one that may not does.
 const (
-	// SpecVersion 2 can have a time limit, which a wrapper of version 1 would not keep, and another standard input than the terminal.
-	SpecVersion   = 2
+	// SpecVersion 2 can have a time limit, which a wrapper of version 1 would not keep, and another standard input than the terminal. 3 can have a
+	// companion.
+	SpecVersion   = 3
 	RecordVersion = 1
 )
 
@@ -53,6 +54,11 @@ type Spec struct {
 	PromptFile string `json:"prompt_file,omitempty"`
 	// Stdin is the file that the harness has as its standard input; empty for the terminal. Without it nothing is started.
 	Stdin string `json:"stdin,omitempty"`
+	// Companion is a program, with its arguments, that serves the harness: it is started first, and ends with it. Empty for none. Its output goes
+	// nowhere, but for its last words where it fails.
+	Companion []string `json:"companion,omitempty"`
+	// CompanionSocket is the path that is there once the companion listens: only then is the harness started.
+	CompanionSocket string `json:"companion_socket,omitempty"`
 	// RecordFile is where the record goes.
 	RecordFile string `json:"record_file"`
 	// NotAfter is when it is too late to start; a spawn that timed out must not take effect later.
@@ -94,6 +100,8 @@ type Cause string
 const (
 	// HangUp: the terminal was closed under it.
 	HangUp Cause = "hang_up"
+	// CompanionEnded: the program that serves the harness ended under it.
+	CompanionEnded Cause = "companion_ended"
 	// TimeLimit: the limit of the spec was over.
 	TimeLimit Cause = "time_limit"
 )
@@ -154,8 +162,8 @@ func ReadSpec(path string) (Spec, error) {
 	if err := readJSON(path, SpecVersion, &s); err != nil {
 		return s, err
 	}
-	if len(s.Argv) == 0 || s.RecordFile == "" || s.Limit < 0 || s.Grace < 0 {
-		return s, fmt.Errorf("%s: %w: it names no program or no record file, or a time below zero", path, ErrMalformed)
+	if len(s.Argv) == 0 || s.RecordFile == "" || s.Limit < 0 || s.Grace < 0 || (len(s.Companion) > 0) != (s.CompanionSocket != "") {
+		return s, fmt.Errorf("%s: %w: it names no program or no record file, a time below zero, or half a companion", path, ErrMalformed)
 	}
 	return s, nil
 }

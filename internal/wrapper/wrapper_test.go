@@ -97,14 +97,16 @@ func TestReadRecord_ALaterVersionSaysNothing(t *testing.T) {
 func TestReadSpec_OfTheVersionsThatThisWrapperKnows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	for content, ok := range map[string]bool{
-		`{"version":1,"argv":["x"],"record_file":"r"}`:             true,
-		`{"version":2,"argv":["x"],"record_file":"r","limit":5}`:   true,
-		`{"version":3,"argv":["x"],"record_file":"r"}`:             false,
-		`{"version":2,"argv":[],"record_file":"r"}`:                false,
-		`{"version":2,"argv":["x"]}`:                               false,
-		`{"version":2,"argv":["x"],"record_file":"r","limit":-1}`:  false,
-		`{"version":2,"argv":["x"],"record_file":"r","grace":-1}`:  false,
-		`{"version":2,"argv":["x"],"record_file":"r","limit":"1"}`: false,
+		`{"version":1,"argv":["x"],"record_file":"r"}`:                   true,
+		`{"version":2,"argv":["x"],"record_file":"r","limit":5}`:         true,
+		`{"version":3,"argv":["x"],"record_file":"r"}`:                   true,
+		`{"version":3,"argv":["x"],"record_file":"r","companion":["y"]}`: false,
+		`{"version":4,"argv":["x"],"record_file":"r"}`:                   false,
+		`{"version":2,"argv":[],"record_file":"r"}`:                      false,
+		`{"version":2,"argv":["x"]}`:                                     false,
+		`{"version":2,"argv":["x"],"record_file":"r","limit":-1}`:        false,
+		`{"version":2,"argv":["x"],"record_file":"r","grace":-1}`:        false,
+		`{"version":2,"argv":["x"],"record_file":"r","limit":"1"}`:       false,
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -68,8 +68,9 @@ func (h *harnesses) infos(ctx context.Context, versions bool) []*tmuxdv1.Harness
 }
 
 var channelOf = map[string]tmuxdv1.Channel{
-	settings.ChannelPaste:  tmuxdv1.Channel_CHANNEL_PASTE,
-	settings.ChannelSocket: tmuxdv1.Channel_CHANNEL_SOCKET,
+	settings.ChannelPaste:     tmuxdv1.Channel_CHANNEL_PASTE,
+	settings.ChannelSocket:    tmuxdv1.Channel_CHANNEL_SOCKET,
+	settings.ChannelAppServer: tmuxdv1.Channel_CHANNEL_APP_SERVER,
 }
 
 var conversationOf = map[string]tmuxdv1.ConversationSource{

@@ -50,10 +50,7 @@ func situations() []situation {
 		{"a draft", 1, (*rig).meetDraft},
 		{"a question", 2, (*rig).meetQuestion},
 		{"somebody who watches", 1, (*rig).meetWatcher},
-		{"copy mode", 1, func(r *rig) {
-			r.tmux("copy-mode", "-t", r.pane())
-			r.deliver(r.next("from copy mode"))
-		}},
+		{"copy mode", 1, (*rig).meetCopyMode},
 	}
 }
 
@@ -111,13 +108,30 @@ func (r *rig) meetDraft() {
 	r.deliver(d)
 }
 
+// meetCopyMode has a delivery come while a person reads in copy mode: it goes in, and the person reads on unless it was typed.
+func (r *rig) meetCopyMode() {
+	r.t.Helper()
+	r.tmux("copy-mode", "-t", r.pane())
+	r.deliver(r.next("from copy mode"))
+	if !r.handsOver() {
+		return
+	}
+	if !strings.HasPrefix(r.tmux("display-message", "-p", "-t", r.pane(), "#{pane_in_mode}"), "1") {
+		r.t.Error("copy mode was left")
+	}
+	r.tmux("copy-mode", "-q", "-t", r.pane())
+}
+
 // meetQuestion has a delivery come while the program asks a person: it waits, and the person answers.
 func (r *rig) meetQuestion() {
 	r.t.Helper()
 	r.sent++
 	r.deliver(r.next(r.ask("allowed-" + strconv.Itoa(r.sent))))
 	d := r.next("after the question")
-	for range 3 {
+	r.holds(d, tmuxdv1.HoldReason_HOLD_REASON_DIALOG)
+	// Over its channel it may say so before it has drawn the question.
+	r.until(startTime, "the question shows", r.asksNow)
+	for range 2 {
 		r.holds(d, tmuxdv1.HoldReason_HOLD_REASON_DIALOG)
 	}
 	n, err := r.allowed(r)

@@ -1,5 +1,5 @@
 // Package channel speaks with agents that take deliveries by themselves, each on a socket of its session's: in the channel protocol, which
-// docs/harnesses.md describes. It says how things stand and nothing more: what follows from that, and what is written down, the caller knows.
+// docs/harnesses.md describes, or in that of codex's app-server. It says how things stand and nothing more: what follows from that, and what is written down, the caller knows.
 //
 // It knows nothing of tmux. The sockets lie in a directory that only its owner may enter.
 package channel
@@ -37,9 +37,17 @@ func (s *Sockets) Socket(stamp string) string { return filepath.Join(s.dir, stam
 
 // Clear removes what an incarnation that is over left.
 func (s *Sockets) Clear(stamp string) {
-	if stamp != "" {
-		_ = os.Remove(s.Socket(stamp)) // a killed agent leaves it, another one removed it
+	if stamp == "" {
+		return
 	}
+	path := s.Socket(stamp)
+	// A killed agent leaves it. That of an app-server is a link to where it really listens.
+	if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
+		if info, err := os.Lstat(real); err == nil && info.Mode()&os.ModeSocket != 0 {
+			_ = os.Remove(real)
+		}
+	}
+	_ = os.Remove(path)
 }
 
 // errUnknown means that the harness's entry names a channel no more.
@@ -47,16 +55,22 @@ var errUnknown = errors.New("its harness has no channel")
 
 // Ask asks how things stand with one delivery.
 func (s *Sockets) Ask(ctx context.Context, l host.Line, id string) (host.Standing, error) {
-	if l.Kind == settings.ChannelSocket {
+	switch l.Kind {
+	case settings.ChannelSocket:
 		return s.ask(ctx, l, id)
+	case settings.ChannelAppServer:
+		return s.askApp(ctx, l, id)
 	}
 	return host.Standing{}, fmt.Errorf("%w: %w", host.ErrNobodyListens, errUnknown)
 }
 
 // Hand hands a delivery over, unless the agent has it or cannot take it.
 func (s *Sockets) Hand(ctx context.Context, l host.Line, o host.Offer) (host.Standing, error) {
-	if l.Kind == settings.ChannelSocket {
+	switch l.Kind {
+	case settings.ChannelSocket:
 		return s.hand(ctx, l, o)
+	case settings.ChannelAppServer:
+		return s.handApp(ctx, l, o)
 	}
 	return host.Standing{}, fmt.Errorf("%w: %w", host.ErrNobodyListens, errUnknown)
 }

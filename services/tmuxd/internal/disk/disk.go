@@ -265,7 +265,7 @@ func (d *Dir) Prepare(r host.Run) ([]string, error) {
 	d.prune(r.Target)
 	return []string{d.execPath, d.spec(r.Stamp)}, wrapper.WriteSpec(d.spec(r.Stamp), wrapper.Spec{
 		Stamp: r.Stamp, Argv: r.Argv, Env: r.Env, Dir: r.Dir, Prompt: r.Prompt, PromptFile: r.PromptFile,
-		RecordFile: d.record(r.Target, r.Stamp), NotAfter: r.NotAfter,
+		Companion: r.Companion, CompanionSocket: r.CompanionSocket, RecordFile: d.record(r.Target, r.Stamp), NotAfter: r.NotAfter,
 	})
 }
 

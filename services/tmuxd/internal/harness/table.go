@@ -161,14 +161,25 @@ func quoted(s string) string {
 
 // Argv returns the command for a conversation, fresh or resumed, with or without a first message in v.PromptFile.
 func (h *Harness) Argv(resume bool, v Vars) []string {
-	args := h.Fresh
+	args, over := h.Fresh, h.ChannelFresh
 	if resume {
-		args = h.Resume
+		args, over = h.Resume, h.ChannelResume
+	}
+	if h.HandsOver() && len(over) > 0 {
+		args = over
 	}
 	if v.PromptFile != "" {
 		args = append(args[:len(args):len(args)], h.PromptArgs...)
 	}
 	return h.command(args, v)
+}
+
+// CompanionArgv returns the command that serves the program's channel beside it; empty when there is none.
+func (h *Harness) CompanionArgv(v Vars) []string {
+	if !h.HandsOver() || len(h.Companion) == 0 {
+		return nil
+	}
+	return h.command(h.Companion, v)
 }
 
 // VersionArgv returns the command with which it is asked for its version.

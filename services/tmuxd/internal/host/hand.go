@@ -49,6 +49,9 @@ func (c *handing) carry(ctx context.Context, phase session.Phase) (PasteResult, 
 	if r, held := c.held(standing); held {
 		return r, nil
 	}
+	if gone, err := c.asks(ctx); gone != nil || err != nil {
+		return orZero(gone), err
+	}
 	return c.hand(ctx, here)
 }
 
@@ -98,6 +101,16 @@ func (c *handing) held(s Standing) (PasteResult, bool) {
 	return PasteResult{}, false
 }
 
+// asks holds it while the screen shows a question that the agent's channel may know nothing of, as programs ask at their start.
+func (c *handing) asks(ctx context.Context) (*PasteResult, error) {
+	screen, gone, err := (&pasting{delivering: c.delivering}).capture(ctx)
+	if err == nil && gone == nil && c.harness.Read(screen.Screen).Dialog {
+		r := hold(HeldDialog, "a dialog waits for a person")
+		gone = &r
+	}
+	return gone, err
+}
+
 // throughBusy reports whether a turn that runs is no reason to wait.
 func (c *handing) throughBusy() bool { return c.harness.WhenBusy == "deliver" }
 
@@ -126,12 +139,12 @@ func (c *handing) hand(ctx context.Context, from session.Phase) (PasteResult, er
 	c.ring = ring
 	failpoint.Hit("tmuxd.hand.recorded")
 	handCtx, cancel := context.WithDeadline(ctx, c.end)
-	standing, err := c.h.Channels.Hand(handCtx, c.line(), Offer{ID: id, Text: c.typed, Busy: c.throughBusy()})
+	standing, err := c.h.Channels.Hand(handCtx, c.line(), Offer{ID: id, Text: c.typed, Busy: c.throughBusy(), Again: c.before == session.Handing})
 	cancel()
 	failpoint.Hit("tmuxd.hand.sent")
 	switch {
 	case errors.Is(err, ErrNobodyListens):
-		return c.takeBack(ctx, hold(HeldNotReady, "the agent's channel went away just before the act"))
+		return c.takeBack(ctx, hold(HeldNotReady, "the agent's channel did not take it: "+err.Error()))
 	case err != nil:
 		return c.unconfirmed("it was handed to the agent, which did not answer: " + err.Error()), nil
 	}

@@ -92,6 +92,8 @@ type Offer struct {
 	ID, Text string
 	// Busy allows it while a turn runs.
 	Busy bool
+	// Again is true when an earlier call may have handed it over.
+	Again bool
 }
 
 // Standing says how things stand with a delivery at an agent.
@@ -337,7 +339,10 @@ type Run struct {
 	Target, Stamp string
 	Argv, Env     []string
 	Dir           string
-	Prompt        string
+	// Companion serves the program, and listens at CompanionSocket; both empty for none.
+	Companion       []string
+	CompanionSocket string
+	Prompt          string
 	// PromptFile is where Prompt is put; empty for none.
 	PromptFile string
 	NotAfter   time.Time

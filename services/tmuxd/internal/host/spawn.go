@@ -357,6 +357,9 @@ func (sp *spawning) create(ctx context.Context) (SpawnResult, error) {
 		}
 		failpoint.Hit("tmuxd.spawn.journalled")
 	}
+	if run.Companion = hn.CompanionArgv(vars); len(run.Companion) > 0 {
+		run.CompanionSocket = vars.Socket
+	}
 	run.Argv, run.Env = hn.Argv(req.Resume != "", vars), hn.Environ(h.Getenv, vars)
 	argv, err := h.Disk.Prepare(run)
 	if err != nil {
