@@ -76,15 +76,16 @@ func (r *runner) accompany() (code int, err error) {
 	}
 }
 
-// dismiss ends the companion, and the keeper: what it started and it did not end by itself is for sweep.
+// dismiss ends the keeper and the companion: what it started and it did not end by itself is for sweep.
 func (r *runner) dismiss() {
 	r.mu.Lock()
 	pid, keeper := r.companion, r.keeper
-	r.companion, r.keeper = 0, nil
+	r.companion, r.keeper = 0, 0
 	r.mu.Unlock()
-	if keeper != nil {
-		_, _ = keeper.WriteString(keeperLeaves) // one that was killed hears nothing
-		_ = keeper.Close()
+	if keeper > 1 {
+		_ = syscall.Kill(keeper, syscall.SIGKILL) // before it could take our end of the pipe for our end
+		_, _ = syscall.Wait4(keeper, nil, 0, nil)
+		_ = r.life.Close()
 	}
 	if pid <= 1 {
 		return

@@ -97,6 +97,9 @@ func (r *runner) take(pid int) (status syscall.WaitStatus, ended bool, err error
 		r.companion = 0
 		go r.end(wrapper.CompanionEnded, "what served it ended: "+r.words.say(status), hangUpGrace)
 	}
+	if err == nil && pid == r.keeper && !status.Stopped() {
+		r.keeper = 0 // somebody killed it
+	}
 	if err != nil || pid != r.child {
 		return 0, false, err
 	}

@@ -9,20 +9,14 @@ import (
 	"muxpost.dev/muxpost/internal/wrapper"
 )
 
-const (
-	// keepFlag makes the program a keeper of the record that is named behind it.
-	keepFlag = "--keep"
-	// keeperLeaves is what a keeper hears from a wrapper that sees to the end itself.
-	keeperLeaves = "."
-)
+// keepFlag makes the program a keeper of the record that is named behind it.
+const keepFlag = "--keep"
 
-// keep is the keeper: it waits until its wrapper goes, and where that did not say so before, ends what is left of the run. A companion is a
-// server, which a closed terminal does not end; and what it runs in is often a process below the one that dies with its wrapper.
+// keep is the keeper: it waits until its wrapper goes, and ends what is left of the run then. A wrapper that sees to the end itself ends the
+// keeper before. A companion is a server, which a closed terminal does not end, and it often runs below the process that dies with the wrapper.
 func keep(recordFile string, from *os.File) int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
-	if heard, _ := io.ReadAll(from); len(heard) > 0 {
-		return 0
-	}
+	_, _ = io.Copy(io.Discard, from)
 	record, err := wrapper.ReadRecord(recordFile)
 	if err != nil {
 		return exitRecord
@@ -35,26 +29,26 @@ func keep(recordFile string, from *os.File) int {
 
 // startKeeper starts the keeper, apart from all that it would end.
 func (r *runner) startKeeper() error {
-	heard, says, err := os.Pipe()
+	held, life, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer heard.Close()
+	defer held.Close()
 	nothing, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		says.Close()
+		life.Close()
 		return err
 	}
 	defer nothing.Close()
 	// This very program, also where another release has taken its place.
-	_, err = startProcess("/proc/self/exe", []string{"muxpost-exec", keepFlag, r.spec.RecordFile}, &os.ProcAttr{Env: []string{},
-		Files: []*os.File{heard, nothing, nothing}, Sys: &syscall.SysProcAttr{Setpgid: true}})
+	pid, err := startProcess("/proc/self/exe", []string{"muxpost-exec", keepFlag, r.spec.RecordFile}, &os.ProcAttr{Env: []string{},
+		Files: []*os.File{held, nothing, nothing}, Sys: &syscall.SysProcAttr{Setpgid: true}})
 	if err != nil {
-		says.Close()
+		life.Close()
 		return err
 	}
 	r.mu.Lock()
-	r.keeper = says
+	r.keeper, r.life = pid, life
 	r.mu.Unlock()
 	return nil
 }

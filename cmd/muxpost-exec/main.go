@@ -65,8 +65,9 @@ type runner struct {
 	// companion is the pid, and the process group, of what serves the harness; zero when there is none, and once it was reaped.
 	companion int
 	words     lastWords
-	// keeper is heard by the keeper; nil when there is none.
-	keeper *os.File
+	// keeper is the pid of the keeper, zero when there is none, and life what it holds the other end of: that ends with us.
+	keeper int
+	life   *os.File
 	// child is the pid of the harness, and of its process group; zero once it was reaped, when both can be somebody else's.
 	child int
 }
