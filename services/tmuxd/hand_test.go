@@ -242,6 +242,31 @@ func TestHand_BeforeItIsReadyItIsNeitherHandedOverNorTyped(t *testing.T) {
 	r.took(conversation, typed("delivery-0001", "too early"))
 }
 
+// A tmuxd died before it handed over, and the agent has no conversation now, as after a person's beginning another one: it is typed then.
+func TestHand_WhatTheAgentDoesNotHaveAndCannotTakeIsTyped(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]string{"FAKEAGENT_READY_AFTER": "3s"})
+	r.entry.Channel = settings.ChannelSocket
+	r.restart()
+	conversation := r.started("", "").Conversation
+	st := r.state()
+	if err := r.tmux.Advance(r.ctx(), r.item.Target(), "g0"); err != nil {
+		t.Fatal(err)
+	}
+	g := host.Guard{Stamp: st.Incarnation.Stamp, Pane: st.Incarnation.PaneID, Pid: st.Incarnation.PanePid, Session: st.Incarnation.SessionID,
+		Token: r.token(), NotAfter: time.Now().Add(time.Minute), Generation: "g0"}
+	done, err := r.tmux.Intend(r.ctx(), r.item.Target(), g, "delivery-0001", session.None, session.Ring{}.With("delivery-0001", session.Handing))
+	if err != nil || done != host.Done {
+		t.Fatalf("%v %v", done, err)
+	}
+	r.restart()
+	if got := r.paste("delivery-0001", "once"); got.Verdict != host.Held || got.Cause != host.HeldNotReady || r.phase("delivery-0001") != session.None {
+		t.Errorf("%+v", got)
+	}
+	r.until("it goes in", func() bool { return r.goesIn("delivery-0001", "once") })
+	r.took(conversation, typed("delivery-0001", "once"))
+}
+
 func TestHand_InputThatIsOffHoldsAndAnOlderTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	r, conversation := newHandingRig(t, nil)

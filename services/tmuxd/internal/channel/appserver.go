@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/coder/websocket"
@@ -41,7 +40,6 @@ type thread struct {
 	Ephemeral bool    `json:"ephemeral"`
 	Parent    *string `json:"parentThreadId"`
 	Source    *string `json:"threadSource"`
-	Updated   int64   `json:"updatedAt"` // in Unix seconds
 	Status    struct {
 		Type        string   `json:"type"`
 		ActiveFlags []string `json:"activeFlags"`
@@ -148,18 +146,6 @@ func (a *app) threads(ctx context.Context) ([]thread, error) {
 	return out, nil
 }
 
-// open is the conversation that goes on: the one in which something was said last, or the only one while nothing was said in any.
-func open(threads []thread) (thread, bool) {
-	said := slices.DeleteFunc(slices.Clone(threads), func(t thread) bool { return t.Preview == "" })
-	if len(said) > 0 {
-		return slices.MaxFunc(said, func(x, y thread) int { return int(x.Updated - y.Updated) }), true
-	}
-	if len(threads) == 1 {
-		return threads[0], true
-	}
-	return thread{}, false
-}
-
 // has reports whether one of a conversation's last turns holds a delivery.
 func (a *app) has(ctx context.Context, t thread, delivery string) (bool, error) {
 	if t.Preview == "" {
@@ -198,10 +184,11 @@ func (a *app) standing(ctx context.Context, delivery string) (host.Standing, err
 			return host.Standing{Taken: true, Conversation: t.ID}, nil
 		}
 	}
-	t, ok := open(threads)
-	if !ok {
+	if len(threads) != 1 {
+		// A person began or opened another one: which of them is in the pane, the terminal alone knows.
 		return host.Standing{}, nil
 	}
+	t := threads[0]
 	return host.Standing{Conversation: t.ID, Busy: t.Status.Type == "active", Dialog: len(t.Status.ActiveFlags) > 0}, nil
 }
 

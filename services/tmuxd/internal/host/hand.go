@@ -43,8 +43,11 @@ func (c *handing) carry(ctx context.Context, phase session.Phase) (PasteResult, 
 	if r, settled, err := c.settled(ctx, standing, here, AlreadyDelivered); settled {
 		return r, err
 	}
-	if standing.Conversation == "" && !handed {
+	switch noConversation := standing.Conversation == ""; {
+	case noConversation && !handed:
 		return c.paste(ctx, phase)
+	case noConversation && here == session.Handing:
+		return c.hand(ctx, here) // the agent says for certain whether it has it, and takes none without a conversation
 	}
 	if r, held := c.held(standing); held {
 		return r, nil
@@ -96,7 +99,7 @@ func (c *handing) held(s Standing) (PasteResult, bool) {
 	case s.Busy && !c.throughBusy():
 		return hold(HeldBusy, "a turn is running"), true
 	case s.Conversation == "":
-		return hold(HeldNotReady, "the agent has no conversation to take it into"), true
+		return hold(HeldNotReady, "an earlier life of this session may have taken it, and this one has no conversation yet"), true
 	}
 	return PasteResult{}, false
 }
@@ -150,6 +153,13 @@ func (c *handing) hand(ctx context.Context, from session.Phase) (PasteResult, er
 	}
 	if r, settled, err := c.settled(ctx, standing, session.Handing, Submitted); settled {
 		return r, err
+	}
+	if standing.Conversation == "" {
+		c.before = session.None
+		if r, err := c.takeBack(ctx, PasteResult{}); err != nil {
+			return r, err
+		}
+		return c.paste(ctx, session.None)
 	}
 	r, held := c.held(standing)
 	if !held {

@@ -496,6 +496,9 @@ func (sp *spawning) notStarted(ctx context.Context, m Memory, ran Ran) SpawnResu
 	if screen, ok, err := h.Tmux.Capture(ctx, sp.target, g); err == nil && ok {
 		r.LastLines = lastLines(screen.Rows, 20)
 	}
+	if r.Detail != "" && len(sp.harness.CompanionArgv(harness.Vars{})) > 0 {
+		r.Detail += "; to do without its server, set tmuxd.harnesses." + sp.harness.Name + ".channel to paste"
+	}
 	if r.Detail == "" && !ran.Known {
 		r.Detail = "the session's process ended before it could start the program"
 	}
