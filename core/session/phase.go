@@ -130,7 +130,8 @@ func (r Ring) Phase(id string) Phase {
 
 // With returns a ring in which the delivery has this phase and is the newest; the oldest is forgotten beyond RingSize.
 func (r Ring) With(id string, phase Phase) Ring {
-	out := append(r.Without(id).entries, ringEntry{id, phase})
+	out := r.Without(id).entries
+	out = append(out, ringEntry{id, phase})
 	if len(out) > RingSize {
 		out = out[len(out)-RingSize:]
 	}

@@ -95,6 +95,10 @@ func TestCheck_EachMistakeOfTmuxdNamesItsKey(t *testing.T) {
 		"harnesses: {mine: {binary: b, task: ['{prompt}'], task_prompt: stdin}}": "tmuxd.harnesses.mine.task has {prompt}, which goes",
 		"harnesses: {mine: {binary: b, task: [x], fresh: [y]}}":                  "tmuxd.harnesses.mine.prompt: a pattern",
 		"harnesses: {fakeagent: {survival: 1m}}":                                 "tmuxd.harnesses.fakeagent.survival is 1m0s: it must be 0s to 10s",
+		"harnesses: {fakeagent: {channel: mail}}":                                `tmuxd.harnesses.fakeagent.channel is "mail": write "paste", "socket" or "app-server"`,
+		"harnesses: {qwen: {channel: socket}}":                                   "tmuxd.harnesses.qwen.channel is socket, and nothing tells the program where to listen",
+		"harnesses: {codex: {companion: [serve]}}":                               "tmuxd.harnesses.codex.companion needs {socket}",
+		"harnesses: {codex: {channel_resume: [resume]}}":                         "tmuxd.harnesses.codex.channel_resume needs {conversation_id}",
 		`harnesses: {fakeagent: {dialogs: ['\d']}}`:                              "tmuxd.harnesses.fakeagent.dialogs[0] is not a POSIX",
 	} {
 		write(t, filepath.Join(dir, "muxpost.yaml"), "tmuxd: {"+text+"}\n")

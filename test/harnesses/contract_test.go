@@ -9,6 +9,7 @@ func TestHarness_EveryEntryKeepsTheContract(t *testing.T) {
 		for _, s := range situations() {
 			r.subtest(s.name, func() { s.meet(r) })
 		}
+		r.subtest("a conversation that a person began", r.meetAnew)
 		r.subtest("a killed program", func() { r.meetDeath(false, false) })
 		r.subtest("a program killed with its acknowledgement", r.meetSuddenDeath)
 		r.subtest("a killed wrapper, in a turn", func() { r.meetDeath(true, true) })

@@ -27,6 +27,8 @@ type program struct {
 	ask  func(file string) string
 	// asks is what its question shows, and allow the key with which a person allows it once.
 	asks, allow string
+	// anew is the command with which a person begins another conversation.
+	anew string
 	// unknown is the id of a conversation that it does not have.
 	unknown string
 	// heard reads what reached it, and allowed how often it was allowed something.
@@ -43,6 +45,7 @@ type heard struct {
 // programs are the bundled agent, and those whose entries were tried on the real ones.
 func programs() []program {
 	real := program{
+		anew:    "/new",
 		turn:    func(seconds int) string { return fmt.Sprintf("zz:dur=%d", seconds) },
 		ask:     func(file string) string { return "zz:tool=touch " + file },
 		heard:   modelHeard,
@@ -55,7 +58,7 @@ func programs() []program {
 		p.path = func(t testing.TB) string { return needs.Agent(t, p.name) }
 	}
 	fake := program{
-		name: "fakeagent", path: agenttest.Build,
+		name: "fakeagent", path: agenttest.Build, anew: "/clear",
 		turn: func(seconds int) string { return fmt.Sprintf("zz:dur=%ds", seconds) },
 		ask:  func(string) string { return "zz:dialog" },
 		asks: "Press enter to confirm", allow: "y", unknown: uuid.NewString(),

@@ -174,6 +174,20 @@ func (r *rig) meetWatcher() {
 	r.deliver(r.next("watched"))
 }
 
+// meetAnew has a person begin another conversation: what comes then is not lost.
+func (r *rig) meetAnew() {
+	r.t.Helper()
+	r.tmux("send-keys", "-t", r.pane(), "-l", r.anew)
+	r.until(startTime, "the command shows", func() bool { return r.shows(r.anew) })
+	last := r.deliveries[len(r.deliveries)-1].id
+	r.until(startTime, "another conversation shows", func() bool {
+		r.tmux("send-keys", "-t", r.pane(), "Enter")
+		return !r.shows(last)
+	})
+	r.deliver(r.next("after a person began anew"))
+	r.deliver(r.next("and once more"))
+}
+
 // meetDeath has the program killed, in a turn or after one, and resumed: the next delivery goes into the same conversation.
 func (r *rig) meetDeath(wrapper, inTurn bool) {
 	r.t.Helper()

@@ -63,7 +63,7 @@ func (s *Sockets) dial(ctx context.Context, stamp string) (*app, error) {
 		}
 		return conn, nil
 	}}}
-	conn, _, err := websocket.Dial(ctx, "ws://agent/", &websocket.DialOptions{HTTPClient: client})
+	conn, _, err := websocket.Dial(ctx, "ws://agent/", &websocket.DialOptions{HTTPClient: client}) //nolint:bodyclose // Dial takes care of it.
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,6 +42,7 @@ func TestEntries_Argv(t *testing.T) {
 		"omc":            {"omc", "omc", "omc team Read the file FILE and do the task that it describes, completely."},
 	} {
 		h := entry(t, name)
+		h.Channel = settings.ChannelPaste
 		v := Vars{ConversationID: "ID", PromptFile: "FILE", Dir: `/work/a "b"`, AttemptID: "ATTEMPT"}
 		task, err := h.Task(v, "do it")
 		if err != nil {
@@ -54,6 +56,35 @@ func TestEntries_Argv(t *testing.T) {
 	}
 	if n := len(settings.BuiltinHarnesses()); n != 10 {
 		t.Errorf("%d entries are bundled", n)
+	}
+}
+
+// Where deliveries are handed over, the program is told where to listen, or its companion is.
+func TestEntries_ArgvWhereDeliveriesAreHandedOver(t *testing.T) {
+	v := Vars{ConversationID: "ID", Dir: "/work/a", Socket: "/s/agent"}
+	remote := "codex --remote unix:///s/agent -c features.daemon_auto_start=false -c check_for_update_on_startup=false -c tui.animations=true "
+	codex, opencode := entry(t, "codex"), entry(t, "opencode")
+	for what, row := range map[string]struct {
+		argv []string
+		want string
+	}{
+		"codex":             {codex.Argv(false, v), remote + "-C /work/a"},
+		"codex, resumed":    {codex.Argv(true, v), remote + "resume -C /work/a ID"},
+		"codex's companion": {codex.CompanionArgv(v), `codex app-server -c projects={"/work/a"={trust_level="trusted"}} -c check_for_update_on_startup=false --listen unix:///s/agent`},
+		"opencode":          {opencode.Argv(true, v), "opencode /work/a -s ID"},
+		"no companion":      {opencode.CompanionArgv(v), ""},
+	} {
+		if got := strings.TrimPrefix(strings.Join(row.argv, " "), "/bin/"); got != row.want {
+			t.Errorf("%s: %s\nwant %s", what, got, row.want)
+		}
+	}
+	none := func(string) (string, bool) { return "", false }
+	if env := opencode.Environ(none, v); !slices.Contains(env, "MUXPOST_CHANNEL=/s/agent") {
+		t.Errorf("%q", env)
+	}
+	codex.Channel = settings.ChannelPaste
+	if argv := codex.CompanionArgv(v); argv != nil {
+		t.Errorf("a companion that nobody asks: %q", argv)
 	}
 }
 

@@ -175,7 +175,7 @@ type channel interface {
 	carry(ctx context.Context, phase session.Phase) (PasteResult, error)
 }
 
-// channel is the harness's. What was handed over is asked about where it was, whatever the harness's entry says by now.
+// channel is the harness's. What was handed over is never typed instead, whatever the harness's entry says by now.
 func (d *delivering) channel(phase session.Phase) channel {
 	if d.harness.HandsOver() || phase == session.Handing {
 		return &handing{delivering: d}

@@ -38,7 +38,7 @@ func (c *handing) carry(ctx context.Context, phase session.Phase) (PasteResult, 
 	case err != nil && handed:
 		return c.unconfirmed("it was handed to the agent, whose channel does not answer: " + err.Error()), nil
 	case err != nil:
-		return hold(HeldFrozen, "the agent's channel does not answer: "+err.Error()), nil
+		return hold(HeldFrozen, "the agent's channel does not answer: "+err.Error()), nil //nolint:nilerr // That is an outcome.
 	}
 	if r, settled, err := c.settled(ctx, standing, here, AlreadyDelivered); settled {
 		return r, err
@@ -149,7 +149,7 @@ func (c *handing) hand(ctx context.Context, from session.Phase) (PasteResult, er
 	case errors.Is(err, ErrNobodyListens):
 		return c.takeBack(ctx, hold(HeldNotReady, "the agent's channel did not take it: "+err.Error()))
 	case err != nil:
-		return c.unconfirmed("it was handed to the agent, which did not answer: " + err.Error()), nil
+		return c.unconfirmed("it was handed to the agent, which did not answer: " + err.Error()), nil //nolint:nilerr // That is an outcome.
 	}
 	if r, settled, err := c.settled(ctx, standing, session.Handing, Submitted); settled {
 		return r, err
