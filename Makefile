@@ -55,7 +55,7 @@ drill: setup ## break things on three hosts for DRILL_TIME (10m), by DRILL_SEED
 test-harnesses: setup ## deliveries into the real agent programs that MUXPOST_TEST_HARNESSES names (HARNESS_PROMPTS, HARNESS_KILLS, HARNESS_SEED)
 	@test -n "$(MUXPOST_TEST_HARNESSES)" || { echo "set MUXPOST_TEST_HARNESSES to the directories where codex and opencode lie"; exit 1; }
 	HARNESS_PROMPTS=$(or $(HARNESS_PROMPTS),200) HARNESS_KILLS=$(or $(HARNESS_KILLS),50) \
-		$(GO) test ./test/harnesses -count 1 -v -timeout 4h -run '^TestHarness_TheFigures' -skip '/fakeagent$$'
+		$(GO) test ./test/harnesses -count 1 -v -timeout 4h -run '^TestHarness_TheFigures' -skip '/fakeagent'
 
 .PHONY: lint
 lint: $(TOOLS)/.lint ## run the linters (the first run compiles them: minutes)

@@ -1,6 +1,7 @@
 // Command muxpost-exec is the process of an agent's pane. It reads what to run from a spec file, which it unlinks, starts it without
 // a shell as the foreground process group of the terminal, and records its start and its end where a crash cannot lose them. What the
-// harness leaves behind ends with it.
+// harness leaves behind ends with it. A companion, which serves the harness, is started before it and ends with it; a keeper, a second process of
+// this program, sees to that where this one is killed.
 //
 // It is a small program of its own, on the standard library alone, because every agent carries one. It knows nothing of tmux, of
 // deliveries or of tmuxd beyond the two files of package wrapper.

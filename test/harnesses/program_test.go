@@ -64,9 +64,8 @@ func programs() []program {
 		asks: "Press enter to confirm", allow: "y", unknown: uuid.NewString(),
 		heard: agentHeard, allowed: agentAllowed,
 	}
-	handed := fake
-	handed.channel = settings.ChannelSocket
-	return []program{fake, handed, codex, opencode}
+	over := func(p program, channel string) program { p.channel = channel; return p }
+	return []program{fake, over(fake, settings.ChannelSocket), codex, over(codex, settings.ChannelPaste), opencode, over(opencode, settings.ChannelPaste)}
 }
 
 // title is what the program is called in results.

@@ -82,7 +82,7 @@ async function handOver(delivery, { text, conversation, when_busy }) {
   })
   if (error) {
     queued.delete(delivery)
-    throw new Error("opencode did not take it")
+    return { state: "absent", conversation: session.id, busy: false, dialog: false }
   }
   for (const end = Date.now() + recordTime; ; await pause(10)) {
     const stands = await ask(delivery, conversation)

@@ -198,7 +198,11 @@ func (s *Sockets) askApp(ctx context.Context, l host.Line, delivery string) (hos
 		return host.Standing{}, err
 	}
 	defer a.close()
-	return a.standing(ctx, delivery)
+	is, err := a.standing(ctx, delivery)
+	if refused := (*refusal)(nil); errors.As(err, &refused) {
+		err = fmt.Errorf("%w: %w", host.ErrNobodyListens, err) // another release of it, perhaps: asking changed nothing
+	}
+	return is, err
 }
 
 // handApp starts a turn with the delivery. The server starts as many as it is asked for: one that may have been asked for before must have been

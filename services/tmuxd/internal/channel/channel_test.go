@@ -83,6 +83,10 @@ func TestSocket_SaysWhatItIsAskedAndReadsWhatIsAnswered(t *testing.T) {
 			t.Error(got)
 		}
 	}
+	answer = "no"
+	if _, err := s.Ask(t.Context(), line, "delivery-0001"); !errors.Is(err, host.ErrNobodyListens) {
+		t.Errorf("an agent that cannot say: %v", err)
+	}
 	for _, text := range []string{"", "no", "{}", `{"state":"gone"}`, `{"state":7}`, strings.Repeat(" ", maxAnswer) + `{"state":"taken"}`} {
 		answer = text
 		if is, err := s.Hand(t.Context(), line, host.Offer{ID: "delivery-0001", Text: "x"}); err == nil || errors.Is(err, host.ErrNobodyListens) {

@@ -33,8 +33,16 @@ type standing struct {
 	Dialog       bool   `json:"dialog"`
 }
 
+// errAnswered means that an agent answered, and not what it was asked.
+var errAnswered = errors.New("it does not say how things stand")
+
+// ask changes nothing: an agent that answers and cannot say is as good as none.
 func (s *Sockets) ask(ctx context.Context, l host.Line, id string) (host.Standing, error) {
-	return s.call(ctx, l, http.MethodGet, id+"?conversation="+url.QueryEscape(l.Conversation), nil)
+	is, err := s.call(ctx, l, http.MethodGet, id+"?conversation="+url.QueryEscape(l.Conversation), nil)
+	if errors.Is(err, errAnswered) {
+		err = fmt.Errorf("%w: %w", host.ErrNobodyListens, err)
+	}
+	return is, err
 }
 
 func (s *Sockets) hand(ctx context.Context, l host.Line, o host.Offer) (host.Standing, error) {
@@ -77,7 +85,7 @@ func (s *Sockets) call(ctx context.Context, l host.Line, method, path string, bo
 		return host.Standing{}, fmt.Errorf("%w: it refuses the request: %s", host.ErrNobodyListens, res.Status)
 	}
 	if res.StatusCode != http.StatusOK {
-		return host.Standing{}, fmt.Errorf("it answered %s", res.Status)
+		return host.Standing{}, fmt.Errorf("%w: %s", errAnswered, res.Status)
 	}
 	return read(data)
 }
@@ -86,7 +94,7 @@ func (s *Sockets) call(ctx context.Context, l host.Line, method, path string, bo
 func read(data []byte) (host.Standing, error) {
 	var in standing
 	if err := json.Unmarshal(data, &in); err != nil {
-		return host.Standing{}, errors.New("its answer is malformed")
+		return host.Standing{}, fmt.Errorf("%w: its answer is malformed", errAnswered)
 	}
 	out := host.Standing{Conversation: in.Conversation, Busy: in.Busy, Dialog: in.Dialog}
 	switch in.State {
@@ -96,7 +104,7 @@ func read(data []byte) (host.Standing, error) {
 		out.Queued = true
 	case "absent":
 	default:
-		return host.Standing{}, errors.New("its answer has no state that is known")
+		return host.Standing{}, fmt.Errorf("%w: its answer has no state that is known", errAnswered)
 	}
 	return out, nil
 }

@@ -21,6 +21,7 @@ import (
 //	tokens/TARGET.json           the target; for good, it is what keeps an older act from ever coming back
 //	journal/TARGET.jsonl         the deliveries; for good, a restored database asks about each again
 //	attempts/ID/*                the attempt; until it is swept, which an open one never is (see package attempt)
+//	agents/STAMP                 the incarnation's channel (package channel); until the next one starts or the target is forgotten
 //	token.json, floor.json       the host; for good
 //	.NAME.*, .writable.*         the write that makes NAME; until it is renamed or removed
 //
