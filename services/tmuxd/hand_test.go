@@ -111,6 +111,25 @@ func TestHand_ADialogIsNeverAnswered(t *testing.T) {
 	r.took(conversation, typed("delivery-0001", "in the meantime"))
 }
 
+// Programs ask at their start what their own interface may know nothing of.
+func TestHand_AQuestionThatOnlyTheScreenShowsHolds(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.entry.Channel, r.entry.DialogsHideCursor = settings.ChannelSocket, false
+	r.entry.Dialogs = append(r.entry.Dialogs, "Trust this folder")
+	r.restart()
+	conversation := r.started("", "").Conversation
+	r.ready()
+	r.person("send-keys", "-t", "%0", "-l", "Trust this folder")
+	r.until("the question shows", func() bool { return strings.Contains(r.screen(), "Trust this folder") })
+	if got := r.paste("delivery-0001", "hello"); got.Verdict != host.Held || got.Cause != host.HeldDialog || r.phase("delivery-0001") != session.None {
+		t.Errorf("%+v", got)
+	}
+	r.person("send-keys", "-t", "%0", "C-u")
+	r.until("it goes in", func() bool { return r.goesIn("delivery-0001", "hello") })
+	r.took(conversation, typed("delivery-0001", "hello"))
+}
+
 func TestHand_ATurnIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	r, conversation := newHandingRig(t, nil)

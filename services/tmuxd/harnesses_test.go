@@ -130,6 +130,12 @@ func TestInfos_SayWhatAnEntryCanDo(t *testing.T) {
 		c.GetConversationSource() != tmuxdv1.ConversationSource_CONVERSATION_SOURCE_NONE {
 		t.Errorf("%v", c)
 	}
+	for name, want := range map[string]tmuxdv1.Channel{"fakeagent": tmuxdv1.Channel_CHANNEL_PASTE, "opencode": tmuxdv1.Channel_CHANNEL_SOCKET,
+		"codex": tmuxdv1.Channel_CHANNEL_APP_SERVER} {
+		if is := got[name].GetChannel(); is != want {
+			t.Errorf("%s: %v", name, is)
+		}
+	}
 	if o := got["opencode"]; o.GetConversationSource() != tmuxdv1.ConversationSource_CONVERSATION_SOURCE_LEARNED || o.GetTakesPrompt() {
 		t.Errorf("%v", o)
 	}

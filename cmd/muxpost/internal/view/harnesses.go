@@ -23,10 +23,13 @@ func (p Printer) Harnesses(harnesses []*tmuxdv1.HarnessInfo, first string) {
 		resumes, prompt, conversation := yes(h.GetResumes()), "pasted", Word(h.GetConversationSource().String(), "CONVERSATION_SOURCE_")
 		channel := "-"
 		if h.GetChannel() != tmuxdv1.Channel_CHANNEL_UNSPECIFIED {
-			channel = Word(h.GetChannel().String(), "CHANNEL_")
+			channel = strings.ReplaceAll(Word(h.GetChannel().String(), "CHANNEL_"), "_", "-") // as the configuration has it
 		}
-		if h.GetTakesPrompt() {
+		switch {
+		case h.GetTakesPrompt():
 			prompt = "at start"
+		case h.GetChannel() == tmuxdv1.Channel_CHANNEL_APP_SERVER:
+			prompt = "handed over"
 		}
 		if !h.GetRunsSessions() {
 			resumes, prompt, channel, conversation = "-", "-", "-", "-"

@@ -81,7 +81,7 @@ func TestLists_ReadAsTheyShould(t *testing.T) {
 				{Name: "claude", Resumes: true, RunsSessions: true, RunsTasks: true, Unmeasured: []string{"prompt", "dialogs"},
 					ConversationSource: tmuxdv1.ConversationSource_CONVERSATION_SOURCE_ASSIGNED},
 				{Name: "codex", Binary: "/usr/bin/codex", Version: "codex-cli 0.171.0", Resumes: true, RunsSessions: true, RunsTasks: true,
-					Channel:            tmuxdv1.Channel_CHANNEL_PASTE,
+					Channel:            tmuxdv1.Channel_CHANNEL_APP_SERVER,
 					ConversationSource: tmuxdv1.ConversationSource_CONVERSATION_SOURCE_LEARNED},
 				{Name: "fakeagent", Binary: "/opt/muxpost/fakeagent", Version: "fakeagent 1.0.0", Resumes: true, RunsSessions: true, RunsTasks: true,
 					Channel: tmuxdv1.Channel_CHANNEL_SOCKET, TakesPrompt: true, ConversationSource: tmuxdv1.ConversationSource_CONVERSATION_SOURCE_ASSIGNED},

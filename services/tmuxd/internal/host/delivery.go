@@ -255,6 +255,21 @@ func (d *delivering) act(ctx context.Context, do func(context.Context, Guard) (R
 	return Unruled, fault.Wrap(fault.Unavailable, fault.ReasonTmuxNoAnswer, "the tmux server answered too late; what ran is settled, and asking again goes on", err)
 }
 
+// capture reads the screen. gone is set when the pane is no longer the agent's, or is dead.
+func (d *delivering) capture(ctx context.Context) (s Screen, gone *PasteResult, err error) {
+	lookCtx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	s, ok, err := d.h.Tmux.Capture(lookCtx, d.target, d.sight.guard(d.slot.generation, d.req.Token, time.Time{}))
+	if noAnswer(err) {
+		return s, nil, silence(err)
+	}
+	if err == nil && (!ok || s.Dead) {
+		r, err := d.whyNot(ctx, NotIncarnation)
+		return s, &r, err
+	}
+	return s, nil, err
+}
+
 // whyNot looks again after a guard refused, and says why. What passes within moments is told from the ruling.
 func (d *delivering) whyNot(ctx context.Context, ruling Ruling) (PasteResult, error) {
 	stamp := d.sight.pane.Stamp

@@ -106,7 +106,7 @@ func (c *handing) held(s Standing) (PasteResult, bool) {
 
 // asks holds it while the screen shows a question that the agent's channel may know nothing of, as programs ask at their start.
 func (c *handing) asks(ctx context.Context) (*PasteResult, error) {
-	screen, gone, err := (&pasting{delivering: c.delivering}).capture(ctx)
+	screen, gone, err := c.capture(ctx)
 	if err == nil && gone == nil && c.harness.Read(screen.Screen).Dialog {
 		r := hold(HeldDialog, "a dialog waits for a person")
 		gone = &r

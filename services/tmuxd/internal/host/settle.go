@@ -157,21 +157,6 @@ func (p *pasting) await(ctx context.Context, phase session.Phase, first Verdict)
 	}
 }
 
-// capture reads the screen. gone is set when the pane is no longer the agent's, or is dead.
-func (p *pasting) capture(ctx context.Context) (s Screen, gone *PasteResult, err error) {
-	lookCtx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	s, ok, err := p.h.Tmux.Capture(lookCtx, p.target, p.sight.guard(p.slot.generation, p.req.Token, time.Time{}))
-	if noAnswer(err) {
-		return s, nil, silence(err)
-	}
-	if err == nil && (!ok || s.Dead) {
-		r, err := p.whyNot(ctx, NotIncarnation)
-		return s, &r, err
-	}
-	return s, nil, err
-}
-
 func orZero(r *PasteResult) PasteResult {
 	if r == nil {
 		return PasteResult{}

@@ -2071,7 +2071,7 @@ type HarnessInfo struct {
 	Version string `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
 	// Why the version is not known although it was asked for; empty otherwise.
 	VersionProblem string `protobuf:"bytes,7,opt,name=version_problem,json=versionProblem,proto3" json:"version_problem,omitempty"`
-	// Whether it takes its first prompt at its start. Otherwise that is pasted.
+	// Whether it takes its first prompt at its start. Otherwise that is pasted, or handed over by an app-server.
 	TakesPrompt bool `protobuf:"varint,8,opt,name=takes_prompt,json=takesPrompt,proto3" json:"takes_prompt,omitempty"`
 	// Where the id of a conversation comes from.
 	ConversationSource ConversationSource `protobuf:"varint,9,opt,name=conversation_source,json=conversationSource,proto3,enum=muxpost.tmuxd.v1.ConversationSource" json:"conversation_source,omitempty"`
