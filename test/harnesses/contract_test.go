@@ -10,9 +10,12 @@ func TestHarness_EveryEntryKeepsTheContract(t *testing.T) {
 			r.subtest(s.name, func() { s.meet(r) })
 		}
 		r.subtest("a conversation that a person began", r.meetAnew)
-		r.subtest("a killed program", func() { r.meetDeath(false, false) })
+		r.subtest("a killed program", func() { r.meetDeath(theProgram, false) })
+		if r.companion() {
+			r.subtest("a killed companion, in a turn", func() { r.meetDeath(theCompanion, true) })
+		}
 		r.subtest("a program killed with its acknowledgement", r.meetSuddenDeath)
-		r.subtest("a killed wrapper, in a turn", func() { r.meetDeath(true, true) })
+		r.subtest("a killed wrapper, in a turn", func() { r.meetDeath(theWrapper, true) })
 		r.subtest("an unknown conversation", r.meetUnknown)
 		if f := r.figures(); f.off() {
 			r.t.Error(f)

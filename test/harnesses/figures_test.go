@@ -52,9 +52,13 @@ func (r *rig) mix(prompts, kills int, random *rand.Rand) {
 	for len(r.deliveries) < prompts {
 		left, owed := prompts-len(r.deliveries), kills-r.kills
 		if r.kills < (len(r.deliveries)+1)*kills/prompts || left <= owed {
-			wrapper, inTurn := random.IntN(2) == 0, random.IntN(3) == 0 && left > owed
-			r.progress(begun, prompts, fmt.Sprintf("a kill (of the wrapper: %v, in a turn: %v)", wrapper, inTurn))
-			r.meetDeath(wrapper, inTurn)
+			victims := []victim{theProgram, theWrapper}
+			if r.companion() {
+				victims = append(victims, theCompanion)
+			}
+			v, inTurn := victims[random.IntN(len(victims))], random.IntN(3) == 0 && left > owed
+			r.progress(begun, prompts, fmt.Sprintf("a kill (of %v, in a turn: %v)", v, inTurn))
+			r.meetDeath(v, inTurn)
 			continue
 		}
 		if len(table) == 0 {

@@ -81,6 +81,11 @@ func (p program) handsOver() bool {
 	return cmp.Or(p.channel, settings.BuiltinHarnesses()[p.name].Channel, settings.ChannelPaste) != settings.ChannelPaste
 }
 
+// companion reports whether a session has one beside the program.
+func (p program) companion() bool {
+	return p.handsOver() && len(settings.BuiltinHarnesses()[p.name].Companion) > 0
+}
+
 // each tries every program, one after the other: two at once hinder each other.
 func each(t *testing.T, f func(r *rig)) {
 	for _, p := range programs() {

@@ -21,7 +21,7 @@ func TestQwen_APasteAndAResumeReachTheModelOnceAndAnEventApprovesNothing(t *test
 	r.deliver(r.next("hello there"))
 	r.deliver(r.next(strings.Repeat("a line of some length, number ×\n", 200)))
 	conversation := r.state().GetConversationId()
-	r.kill(false)
+	r.kill(theProgram)
 	r.started(conversation)
 	r.deliver(r.next("and again"))
 	marker := filepath.Join(r.dir, "approved")

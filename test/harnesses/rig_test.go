@@ -238,18 +238,39 @@ func (r *rig) submits(d delivery) {
 	})
 }
 
-// kill kills, behind tmuxd's back, the program or, when wrapper is set, what runs it.
-func (r *rig) kill(wrapper bool) {
+// victim is what is killed.
+type victim uint8
+
+const (
+	theProgram   victim = iota
+	theWrapper          // what runs it
+	theCompanion        // what serves it
+)
+
+func (v victim) String() string {
+	return [...]string{theProgram: "the program", theWrapper: "the wrapper", theCompanion: "the companion"}[v]
+}
+
+// kill kills behind tmuxd's back.
+func (r *rig) kill(v victim) {
 	r.t.Helper()
-	pid := strconv.FormatUint(uint64(r.state().GetIncarnation().GetPanePid()), 10)
-	if !wrapper {
-		children, err := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
+	pid := int(r.state().GetIncarnation().GetPanePid())
+	switch v {
+	case theProgram:
+		// It has the terminal.
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		must(r.t, err)
-		pid = strings.Fields(string(children))[0]
+		_, err = fmt.Sscanf(string(data[strings.LastIndexByte(string(data), ')')+1:]), " %s %d %d %d %d %d", new(string), new(int), new(int), new(int), new(int), &pid)
+		must(r.t, err)
+	case theCompanion:
+		// It is the first that the wrapper starts.
+		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+		must(r.t, err)
+		pid, err = strconv.Atoi(strings.Fields(string(children))[0])
+		must(r.t, err)
+	case theWrapper:
 	}
-	n, err := strconv.Atoi(pid)
-	must(r.t, err)
-	must(r.t, syscall.Kill(n, syscall.SIGKILL))
+	must(r.t, syscall.Kill(pid, syscall.SIGKILL))
 	r.until(20*time.Second, "it is dead", r.dead)
 }
 

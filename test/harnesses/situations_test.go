@@ -189,7 +189,7 @@ func (r *rig) meetAnew() {
 }
 
 // meetDeath has the program killed, in a turn or after one, and resumed: the next delivery goes into the same conversation.
-func (r *rig) meetDeath(wrapper, inTurn bool) {
+func (r *rig) meetDeath(v victim, inTurn bool) {
 	r.t.Helper()
 	r.conversation = r.state().GetConversationId()
 	if r.conversation == "" {
@@ -199,7 +199,7 @@ func (r *rig) meetDeath(wrapper, inTurn bool) {
 		r.deliver(r.next(r.turn(60)))
 	}
 	r.kills++
-	r.kill(wrapper)
+	r.kill(v)
 	r.started(r.conversation)
 	d := r.next("go on")
 	r.deliver(d)
@@ -217,7 +217,7 @@ func (r *rig) meetSuddenDeath() {
 	r.conversation = r.state().GetConversationId()
 	d := r.next("the last words before the end")
 	r.submits(d)
-	r.kill(false)
+	r.kill(theProgram)
 	r.kills++
 	r.started(r.conversation)
 	r.submits(d)
@@ -230,7 +230,7 @@ func (r *rig) meetSuddenDeath() {
 func (r *rig) meetUnknown() {
 	r.t.Helper()
 	d := r.next("not for an unknown conversation")
-	r.kill(true)
+	r.kill(theWrapper)
 	if res := r.start(r.unknown); res.GetStarted() != nil {
 		r.until(startTime, "it gives up", func() bool {
 			if got := r.paste(d); submitted(got) {
