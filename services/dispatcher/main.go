@@ -115,9 +115,9 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	if err != nil {
 		return err
 	}
-	build := version.Get()
+	build, news := version.Get(), hints.New()
 	dispatcherv1connect.RegisterDispatcherServiceHandler(api.RPC(), server.New(server.Config{
-		Deliverer: deliverer, Records: records, Hosts: fleet, Hints: hub,
+		Deliverer: deliverer, Records: records, Hosts: fleet, Hints: hub, News: news,
 		Build: deliver.Build{Program: string(layout.Dispatcher), Release: build.Release(), Commit: build.Commit, Dirty: build.Dirty},
 	}))
 	listener, err := rpc.Listen(config.Listen)
@@ -132,6 +132,9 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	group := run.Group{StopTimeout: draining + 2*time.Second}
 	group.Add("server", func(ctx context.Context) error { return api.Serve(ctx, listener) })
 	group.Add("hosts", fleet.Run)
+	group.Add("listen", func(ctx context.Context) error {
+		return records.Listen(ctx, func() { news.Tell(hints.Any) }, telemetry.Logger)
+	})
 	group.Add("forget", func(ctx context.Context) error { return forget.Run(ctx, records, config.Retention, telemetry.Logger) })
 	group.Add("health", func(ctx context.Context) error {
 		return watchHealth(ctx, records, api.Health(), telemetry.Logger, healthEvery)

@@ -158,8 +158,19 @@ type EventQuery struct {
 	// WorkItem and DeliveryID choose those of one; empty for all.
 	WorkItem   string
 	DeliveryID string
+	// Types chooses those of these types; empty for all.
+	Types []dispatch.EventType
 	// Limit is the most that is returned.
 	Limit int
 	// Latest returns the newest instead of the first, still in order of sequence.
 	Latest bool
+}
+
+// EventPage is a page of events, with what there was at its time.
+type EventPage struct {
+	Events []Event
+	// Last is the highest sequence number that was given out and can be read, or was deleted; it never sinks.
+	Last int64
+	// Forgotten is the highest one that was deleted by age; zero when none was.
+	Forgotten int64
 }

@@ -25,9 +25,8 @@ import (
 const (
 	// maxPage is the most that one page holds.
 	maxPage = 500
-	// pageSize and eventPageSize are what zero means.
-	pageSize      = 50
-	eventPageSize = 100
+	// pageSize is what zero means.
+	pageSize = 50
 	// probeTime bounds how long a list of sessions waits for their states, and probesAtOnce how many are asked for at once.
 	probeTime    = 2 * time.Second
 	probesAtOnce = 16
@@ -54,7 +53,7 @@ type Records interface {
 	Delivery(ctx context.Context, id string) (deliver.Delivery, error)
 	Deliveries(ctx context.Context, q deliver.DeliveryQuery) ([]deliver.Delivery, error)
 	Sessions(ctx context.Context, q deliver.SessionQuery) ([]deliver.Session, error)
-	Events(ctx context.Context, q deliver.EventQuery) ([]deliver.Event, error)
+	Events(ctx context.Context, q deliver.EventQuery) (deliver.EventPage, error)
 	Pauses(ctx context.Context, q deliver.PauseQuery) ([]deliver.Pause, error)
 	Superseded(ctx context.Context, q deliver.SupersededQuery) ([]deliver.Superseded, error)
 }
@@ -75,6 +74,8 @@ type Config struct {
 	Records   Records
 	Hosts     Hosts
 	Hints     *hints.Hub
+	// News tells, with hints.Any, that there may be more events.
+	News *hints.Hub
 	// Build is our own.
 	Build deliver.Build
 }
@@ -85,6 +86,8 @@ type Server struct {
 	records   Records
 	hosts     Hosts
 	hints     *hints.Hub
+	news      *hints.Hub
+	reads     chan struct{}
 	build     deliver.Build
 }
 
@@ -92,7 +95,9 @@ var _ dispatcherv1connect.DispatcherServiceHandler = (*Server)(nil)
 
 // New returns a server.
 func New(c Config) *Server {
-	return &Server{deliverer: c.Deliverer, records: c.Records, hosts: c.Hosts, hints: c.Hints, build: c.Build}
+	return &Server{
+		deliverer: c.Deliverer, records: c.Records, hosts: c.Hosts, hints: c.Hints, news: c.News, reads: make(chan struct{}, watchReads), build: c.Build,
+	}
 }
 
 // Deliver carries one event to its session, or says why not.
@@ -200,30 +205,6 @@ func (s *Server) probe(ctx context.Context, sessions []*dispatcherv1.Session) {
 		})
 	}
 	_ = group.Wait() // no probe returns an error
-}
-
-// ListEvents returns the dispatcher's events in order of their sequence.
-func (s *Server) ListEvents(ctx context.Context, r *dispatcherv1.ListEventsRequest) (*dispatcherv1.ListEventsResponse, error) {
-	item, limit, err := listOf(r.GetWorkItem(), r.GetPageSize(), eventPageSize)
-	switch {
-	case err != nil:
-		return nil, err
-	case r.GetAfterSequence() < 0:
-		return nil, fault.New(fault.Invalid, fault.ReasonBadArgument, "after_sequence must not be negative")
-	case r.GetDeliveryId() != "" && !session.ValidDeliveryID(r.GetDeliveryId()):
-		return nil, badDeliveryID()
-	}
-	found, err := s.records.Events(ctx, deliver.EventQuery{
-		After: r.GetAfterSequence(), WorkItem: item, DeliveryID: r.GetDeliveryId(), Limit: limit, Latest: r.GetLatest(),
-	})
-	if err != nil {
-		return nil, err
-	}
-	out := &dispatcherv1.ListEventsResponse{}
-	for _, e := range found {
-		out.Events = append(out.Events, eventOf(e))
-	}
-	return out, nil
 }
 
 // listOf reads what all lists have: a work item, which may be empty, and a page size, of which zero means usual.

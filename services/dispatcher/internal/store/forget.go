@@ -22,13 +22,19 @@ delete from dispatcher.deliveries where delivery_id in (
 
 // What is told of a delivery is kept as long as the delivery is.
 const forgetEventsSQL = `
-delete from dispatcher.events where seq in (
-	select e.seq from dispatcher.events e
-	where e.time < now() - $1::interval
-		and not exists (select from dispatcher.deliveries d where d.delivery_id = e.delivery_id)
-	order by e.seq
-	limit $2
-)`
+with gone as (
+	delete from dispatcher.events where seq in (
+		select e.seq from dispatcher.events e
+		where e.time < now() - $1::interval
+			and not exists (select from dispatcher.deliveries d where d.delivery_id = e.delivery_id)
+		order by e.seq
+		limit $2
+	)
+	returning seq
+), noted as (
+	update dispatcher.events_forgotten set through = greatest(through, (select max(seq) from gone)) where exists (select from gone)
+)
+select seq from gone`
 
 // Forget deletes deliveries that have been in their conversations for longer than keep, and the events that are as old and tell of no
 // delivery that is still known. Sessions, leases and pauses stay. It returns how many deliveries and events went.

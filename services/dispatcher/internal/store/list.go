@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"muxpost.dev/muxpost/core/dispatch"
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
 )
 
@@ -68,26 +69,43 @@ func (s *Store) Sessions(ctx context.Context, q deliver.SessionQuery) ([]deliver
 		scanSession, f.args)
 }
 
-// Events returns events in order of their sequence. A reader that asks again after the last one it has seen never misses one: the
-// table's writers take turns.
-func (s *Store) Events(ctx context.Context, q deliver.EventQuery) ([]deliver.Event, error) {
+// One statement sees one state of the database: were what is forgotten read before or after the events, some could go in between, and their
+// reader would not be told. An event's columns are null in the one row of a page without events.
+const eventsSQL = `
+with known as (
+	select through, greatest(through, (select max(seq) from dispatcher.events)) as last from dispatcher.events_forgotten
+)
+select known.last, known.through, e.* from known left join (
+	select seq, type, time, work_item, delivery_id, fields, trace_id from dispatcher.events where %s order by seq %s limit @limit
+) e on true order by e.seq`
+
+// Events returns a page of events in order of their sequence. A reader that asks again after the last one it has seen, or after the page's
+// Last when that had fewer than Limit, never misses one: the table's writers take turns.
+func (s *Store) Events(ctx context.Context, q deliver.EventQuery) (page deliver.EventPage, err error) {
 	f := newFilter(q.Limit)
 	f.and(true, "seq > @after", "after", q.After)
 	f.and(q.WorkItem != "", "work_item = @work_item", "work_item", q.WorkItem)
 	f.and(q.DeliveryID != "", "delivery_id = @delivery_id", "delivery_id", q.DeliveryID)
+	f.and(len(q.Types) > 0, "type = any(@types)", "types", q.Types)
 	order := "asc"
 	if q.Latest {
 		order = "desc"
 	}
-	events, err := many(s, ctx, fmt.Sprintf(`select seq, type, time, work_item, delivery_id, fields, trace_id from dispatcher.events
-		where %s order by seq %s limit @limit`, f.where, order), scanEvent, f.args)
-	if q.Latest {
-		slices.Reverse(events)
+	rows, err := s.pool.Query(ctx, fmt.Sprintf(eventsSQL, f.where, order), f.args)
+	if err != nil {
+		return page, db.Fault(err)
 	}
-	return events, err
-}
-
-func scanEvent(row pgx.CollectableRow) (e deliver.Event, err error) {
-	err = row.Scan(&e.Sequence, &e.Type, &e.Time, &e.WorkItem, &e.DeliveryID, &e.Fields, &e.TraceID)
-	return e, err
+	var seq *int64
+	var at *time.Time
+	var kind, item, delivery, trace *string
+	var fields map[string]string
+	_, err = pgx.ForEachRow(rows, []any{&page.Last, &page.Forgotten, &seq, &kind, &at, &item, &delivery, &fields, &trace}, func() error {
+		if seq != nil {
+			page.Events = append(page.Events, deliver.Event{Sequence: *seq, Type: dispatch.EventType(*kind), Time: *at, WorkItem: *item,
+				DeliveryID: *delivery, Fields: fields, TraceID: *trace})
+			fields = nil // the next row's are another map
+		}
+		return nil
+	})
+	return page, db.Fault(err)
 }

@@ -70,7 +70,7 @@ func events(t *testing.T, s *Store, q deliver.EventQuery) []deliver.Event {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return got
+	return got.Events
 }
 
 func TestBegin_IsIdempotentAndCountsAsks(t *testing.T) {

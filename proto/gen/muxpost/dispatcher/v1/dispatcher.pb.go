@@ -1276,7 +1276,7 @@ func (x *ListSessionsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// Event is something that people can follow: a decision or a change that is stored for good.
+// Event is something that people and programs can follow: a decision or a change. docs/events.md has every type with its fields.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Position in the stream. Gaps are normal.
@@ -1388,7 +1388,9 @@ type ListEventsRequest struct {
 	// At most this many, 1 to 500. Zero means 100.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// True returns the newest page instead of the first, still in order of sequence.
-	Latest        bool `protobuf:"varint,5,opt,name=latest,proto3" json:"latest,omitempty"`
+	Latest bool `protobuf:"varint,5,opt,name=latest,proto3" json:"latest,omitempty"`
+	// Only events of these types; empty for all. One that is not in the closed list is refused.
+	Types         []string `protobuf:"bytes,6,rep,name=types,proto3" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1458,13 +1460,24 @@ func (x *ListEventsRequest) GetLatest() bool {
 	return false
 }
 
+func (x *ListEventsRequest) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
 // ListEventsResponse is one page of events.
 type ListEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The events, in order of sequence. Ask again after the last one's sequence number for more.
-	Events        []*Event `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Events []*Event `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// The latest event's sequence number, whichever were asked for; zero when there is none. WatchEvents after it tells what comes next.
+	LastSequence int64 `protobuf:"varint,2,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
+	// The highest sequence number that was deleted by age; zero when none was. Events up to it that were asked for may be gone.
+	ForgottenSequence int64 `protobuf:"varint,3,opt,name=forgotten_sequence,json=forgottenSequence,proto3" json:"forgotten_sequence,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *ListEventsResponse) Reset() {
@@ -1504,6 +1517,291 @@ func (x *ListEventsResponse) GetEvents() []*Event {
 	return nil
 }
 
+func (x *ListEventsResponse) GetLastSequence() int64 {
+	if x != nil {
+		return x.LastSequence
+	}
+	return 0
+}
+
+func (x *ListEventsResponse) GetForgottenSequence() int64 {
+	if x != nil {
+		return x.ForgottenSequence
+	}
+	return 0
+}
+
+// WatchEventsRequest says which events to follow, and from where.
+type WatchEventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only events after this sequence number: the last one that was dealt with. Zero begins with the oldest that is kept. One above all
+	// that were ever given is refused: it is of another database, or of one that was restored since.
+	AfterSequence int64 `protobuf:"varint,1,opt,name=after_sequence,json=afterSequence,proto3" json:"after_sequence,omitempty"`
+	// Only events of this work item; empty for all.
+	WorkItem string `protobuf:"bytes,2,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// Only events of this delivery; empty for all.
+	DeliveryId string `protobuf:"bytes,3,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	// Only events of these types; empty for all. One that is not in the closed list is refused.
+	Types         []string `protobuf:"bytes,4,rep,name=types,proto3" json:"types,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchEventsRequest) Reset() {
+	*x = WatchEventsRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchEventsRequest) ProtoMessage() {}
+
+func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
+func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *WatchEventsRequest) GetAfterSequence() int64 {
+	if x != nil {
+		return x.AfterSequence
+	}
+	return 0
+}
+
+func (x *WatchEventsRequest) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *WatchEventsRequest) GetDeliveryId() string {
+	if x != nil {
+		return x.DeliveryId
+	}
+	return ""
+}
+
+func (x *WatchEventsRequest) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+// WatchEventsResponse is one step of the stream.
+type WatchEventsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	//
+	// Types that are valid to be assigned to Step:
+	//
+	//	*WatchEventsResponse_Event
+	//	*WatchEventsResponse_CaughtUp
+	//	*WatchEventsResponse_Missed
+	Step          isWatchEventsResponse_Step `protobuf_oneof:"step"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchEventsResponse) Reset() {
+	*x = WatchEventsResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchEventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchEventsResponse) ProtoMessage() {}
+
+func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchEventsResponse.ProtoReflect.Descriptor instead.
+func (*WatchEventsResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *WatchEventsResponse) GetStep() isWatchEventsResponse_Step {
+	if x != nil {
+		return x.Step
+	}
+	return nil
+}
+
+func (x *WatchEventsResponse) GetEvent() *Event {
+	if x != nil {
+		if x, ok := x.Step.(*WatchEventsResponse_Event); ok {
+			return x.Event
+		}
+	}
+	return nil
+}
+
+func (x *WatchEventsResponse) GetCaughtUp() *EventsCaughtUp {
+	if x != nil {
+		if x, ok := x.Step.(*WatchEventsResponse_CaughtUp); ok {
+			return x.CaughtUp
+		}
+	}
+	return nil
+}
+
+func (x *WatchEventsResponse) GetMissed() *EventsMissed {
+	if x != nil {
+		if x, ok := x.Step.(*WatchEventsResponse_Missed); ok {
+			return x.Missed
+		}
+	}
+	return nil
+}
+
+type isWatchEventsResponse_Step interface {
+	isWatchEventsResponse_Step()
+}
+
+type WatchEventsResponse_Event struct {
+	// The next event.
+	Event *Event `protobuf:"bytes,1,opt,name=event,proto3,oneof"`
+}
+
+type WatchEventsResponse_CaughtUp struct {
+	// All events were sent, for now.
+	CaughtUp *EventsCaughtUp `protobuf:"bytes,2,opt,name=caught_up,json=caughtUp,proto3,oneof"`
+}
+
+type WatchEventsResponse_Missed struct {
+	// Events that the reader has not had are gone.
+	Missed *EventsMissed `protobuf:"bytes,3,opt,name=missed,proto3,oneof"`
+}
+
+func (*WatchEventsResponse_Event) isWatchEventsResponse_Step() {}
+
+func (*WatchEventsResponse_CaughtUp) isWatchEventsResponse_Step() {}
+
+func (*WatchEventsResponse_Missed) isWatchEventsResponse_Step() {}
+
+// EventsCaughtUp says that the reader has had every event that it asked for. It comes when the end is reached, and every 15 seconds while
+// nothing else does.
+type EventsCaughtUp struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where to go on: no event that was asked for is up to this number and unsent, however long ago the last one was.
+	Sequence      int64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventsCaughtUp) Reset() {
+	*x = EventsCaughtUp{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventsCaughtUp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventsCaughtUp) ProtoMessage() {}
+
+func (x *EventsCaughtUp) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventsCaughtUp.ProtoReflect.Descriptor instead.
+func (*EventsCaughtUp) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *EventsCaughtUp) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+// EventsMissed says that events after the reader's number were deleted by age before it had them. What is kept follows in order.
+type EventsMissed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The highest sequence number that was deleted.
+	ForgottenSequence int64 `protobuf:"varint,1,opt,name=forgotten_sequence,json=forgottenSequence,proto3" json:"forgotten_sequence,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *EventsMissed) Reset() {
+	*x = EventsMissed{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventsMissed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventsMissed) ProtoMessage() {}
+
+func (x *EventsMissed) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventsMissed.ProtoReflect.Descriptor instead.
+func (*EventsMissed) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *EventsMissed) GetForgottenSequence() int64 {
+	if x != nil {
+		return x.ForgottenSequence
+	}
+	return 0
+}
+
 // Pause holds back deliveries.
 type Pause struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1521,7 +1819,7 @@ type Pause struct {
 
 func (x *Pause) Reset() {
 	*x = Pause{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[13]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1831,7 @@ func (x *Pause) String() string {
 func (*Pause) ProtoMessage() {}
 
 func (x *Pause) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[13]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1844,7 @@ func (x *Pause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pause.ProtoReflect.Descriptor instead.
 func (*Pause) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{13}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Pause) GetWorkItem() string {
@@ -1594,7 +1892,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[14]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +1904,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[14]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +1917,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{14}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PauseRequest) GetWorkItem() string {
@@ -1663,7 +1961,7 @@ type PauseResponse struct {
 
 func (x *PauseResponse) Reset() {
 	*x = PauseResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[15]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +1973,7 @@ func (x *PauseResponse) String() string {
 func (*PauseResponse) ProtoMessage() {}
 
 func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[15]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +1986,7 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{15}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PauseResponse) GetPause() *Pause {
@@ -1720,7 +2018,7 @@ type UnpauseRequest struct {
 
 func (x *UnpauseRequest) Reset() {
 	*x = UnpauseRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[16]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +2030,7 @@ func (x *UnpauseRequest) String() string {
 func (*UnpauseRequest) ProtoMessage() {}
 
 func (x *UnpauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[16]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +2043,7 @@ func (x *UnpauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpauseRequest.ProtoReflect.Descriptor instead.
 func (*UnpauseRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{16}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UnpauseRequest) GetWorkItem() string {
@@ -1780,7 +2078,7 @@ type UnpauseResponse struct {
 
 func (x *UnpauseResponse) Reset() {
 	*x = UnpauseResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[17]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1792,7 +2090,7 @@ func (x *UnpauseResponse) String() string {
 func (*UnpauseResponse) ProtoMessage() {}
 
 func (x *UnpauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[17]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1805,7 +2103,7 @@ func (x *UnpauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpauseResponse.ProtoReflect.Descriptor instead.
 func (*UnpauseResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{17}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UnpauseResponse) GetPause() *Pause {
@@ -1828,7 +2126,7 @@ type ListPausesRequest struct {
 
 func (x *ListPausesRequest) Reset() {
 	*x = ListPausesRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[18]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +2138,7 @@ func (x *ListPausesRequest) String() string {
 func (*ListPausesRequest) ProtoMessage() {}
 
 func (x *ListPausesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[18]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +2151,7 @@ func (x *ListPausesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPausesRequest.ProtoReflect.Descriptor instead.
 func (*ListPausesRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{18}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListPausesRequest) GetPageSize() int32 {
@@ -1885,7 +2183,7 @@ type ListPausesResponse struct {
 
 func (x *ListPausesResponse) Reset() {
 	*x = ListPausesResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[19]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +2195,7 @@ func (x *ListPausesResponse) String() string {
 func (*ListPausesResponse) ProtoMessage() {}
 
 func (x *ListPausesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[19]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1910,7 +2208,7 @@ func (x *ListPausesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPausesResponse.ProtoReflect.Descriptor instead.
 func (*ListPausesResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{19}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListPausesResponse) GetPauses() []*Pause {
@@ -1950,7 +2248,7 @@ type ReopenRequest struct {
 
 func (x *ReopenRequest) Reset() {
 	*x = ReopenRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[20]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2260,7 @@ func (x *ReopenRequest) String() string {
 func (*ReopenRequest) ProtoMessage() {}
 
 func (x *ReopenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[20]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2273,7 @@ func (x *ReopenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReopenRequest.ProtoReflect.Descriptor instead.
 func (*ReopenRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{20}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReopenRequest) GetDeliveryId() string {
@@ -2012,7 +2310,7 @@ type ReopenResponse struct {
 
 func (x *ReopenResponse) Reset() {
 	*x = ReopenResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[21]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2024,7 +2322,7 @@ func (x *ReopenResponse) String() string {
 func (*ReopenResponse) ProtoMessage() {}
 
 func (x *ReopenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[21]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2037,7 +2335,7 @@ func (x *ReopenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReopenResponse.ProtoReflect.Descriptor instead.
 func (*ReopenResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{21}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReopenResponse) GetDelivery() *Delivery {
@@ -2063,7 +2361,7 @@ type WatchSessionsRequest struct {
 
 func (x *WatchSessionsRequest) Reset() {
 	*x = WatchSessionsRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[22]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2373,7 @@ func (x *WatchSessionsRequest) String() string {
 func (*WatchSessionsRequest) ProtoMessage() {}
 
 func (x *WatchSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[22]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2386,7 @@ func (x *WatchSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionsRequest.ProtoReflect.Descriptor instead.
 func (*WatchSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{22}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{26}
 }
 
 // WatchSessionsResponse is one hint.
@@ -2102,7 +2400,7 @@ type WatchSessionsResponse struct {
 
 func (x *WatchSessionsResponse) Reset() {
 	*x = WatchSessionsResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[23]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2412,7 @@ func (x *WatchSessionsResponse) String() string {
 func (*WatchSessionsResponse) ProtoMessage() {}
 
 func (x *WatchSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[23]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2425,7 @@ func (x *WatchSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionsResponse.ProtoReflect.Descriptor instead.
 func (*WatchSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{23}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WatchSessionsResponse) GetWorkItem() string {
@@ -2146,7 +2444,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[24]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2456,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[24]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2469,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{24}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{28}
 }
 
 // InfoResponse says what runs.
@@ -2185,7 +2483,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[25]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2495,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[25]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2508,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{25}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *InfoResponse) GetBuilds() []*Build {
@@ -2240,7 +2538,7 @@ type Build struct {
 
 func (x *Build) Reset() {
 	*x = Build{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[26]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2550,7 @@ func (x *Build) String() string {
 func (*Build) ProtoMessage() {}
 
 func (x *Build) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[26]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2563,7 @@ func (x *Build) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Build.ProtoReflect.Descriptor instead.
 func (*Build) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{26}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Build) GetProgram() string {
@@ -2322,7 +2620,7 @@ type StopSessionRequest struct {
 
 func (x *StopSessionRequest) Reset() {
 	*x = StopSessionRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[27]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2334,7 +2632,7 @@ func (x *StopSessionRequest) String() string {
 func (*StopSessionRequest) ProtoMessage() {}
 
 func (x *StopSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[27]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2347,7 +2645,7 @@ func (x *StopSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSessionRequest.ProtoReflect.Descriptor instead.
 func (*StopSessionRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{27}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StopSessionRequest) GetWorkItem() string {
@@ -2398,7 +2696,7 @@ type StopSessionResponse struct {
 
 func (x *StopSessionResponse) Reset() {
 	*x = StopSessionResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[28]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2410,7 +2708,7 @@ func (x *StopSessionResponse) String() string {
 func (*StopSessionResponse) ProtoMessage() {}
 
 func (x *StopSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[28]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2423,7 +2721,7 @@ func (x *StopSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSessionResponse.ProtoReflect.Descriptor instead.
 func (*StopSessionResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{28}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StopSessionResponse) GetAlready() bool {
@@ -2483,7 +2781,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[29]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2793,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[29]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2806,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{29}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Host) GetName() string {
@@ -2639,7 +2937,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[30]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2651,7 +2949,7 @@ func (x *ListHostsRequest) String() string {
 func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[30]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2664,7 +2962,7 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{30}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{34}
 }
 
 // ListHostsResponse holds all hosts: there are not so many that they would need pages.
@@ -2678,7 +2976,7 @@ type ListHostsResponse struct {
 
 func (x *ListHostsResponse) Reset() {
 	*x = ListHostsResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[31]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2690,7 +2988,7 @@ func (x *ListHostsResponse) String() string {
 func (*ListHostsResponse) ProtoMessage() {}
 
 func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[31]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2703,7 +3001,7 @@ func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsResponse.ProtoReflect.Descriptor instead.
 func (*ListHostsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{31}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListHostsResponse) GetHosts() []*Host {
@@ -2728,7 +3026,7 @@ type AddHostRequest struct {
 
 func (x *AddHostRequest) Reset() {
 	*x = AddHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[32]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +3038,7 @@ func (x *AddHostRequest) String() string {
 func (*AddHostRequest) ProtoMessage() {}
 
 func (x *AddHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[32]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2753,7 +3051,7 @@ func (x *AddHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddHostRequest.ProtoReflect.Descriptor instead.
 func (*AddHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{32}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AddHostRequest) GetName() string {
@@ -2786,7 +3084,7 @@ type AddHostResponse struct {
 
 func (x *AddHostResponse) Reset() {
 	*x = AddHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[33]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2798,7 +3096,7 @@ func (x *AddHostResponse) String() string {
 func (*AddHostResponse) ProtoMessage() {}
 
 func (x *AddHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[33]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2811,7 +3109,7 @@ func (x *AddHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddHostResponse.ProtoReflect.Descriptor instead.
 func (*AddHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{33}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{37}
 }
 
 // DrainHostRequest names a host.
@@ -2829,7 +3127,7 @@ type DrainHostRequest struct {
 
 func (x *DrainHostRequest) Reset() {
 	*x = DrainHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[34]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +3139,7 @@ func (x *DrainHostRequest) String() string {
 func (*DrainHostRequest) ProtoMessage() {}
 
 func (x *DrainHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[34]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +3152,7 @@ func (x *DrainHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainHostRequest.ProtoReflect.Descriptor instead.
 func (*DrainHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{34}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DrainHostRequest) GetName() string {
@@ -2887,7 +3185,7 @@ type DrainHostResponse struct {
 
 func (x *DrainHostResponse) Reset() {
 	*x = DrainHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[35]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2899,7 +3197,7 @@ func (x *DrainHostResponse) String() string {
 func (*DrainHostResponse) ProtoMessage() {}
 
 func (x *DrainHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[35]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2912,7 +3210,7 @@ func (x *DrainHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainHostResponse.ProtoReflect.Descriptor instead.
 func (*DrainHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{35}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{39}
 }
 
 // UndrainHostRequest names a host.
@@ -2928,7 +3226,7 @@ type UndrainHostRequest struct {
 
 func (x *UndrainHostRequest) Reset() {
 	*x = UndrainHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[36]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +3238,7 @@ func (x *UndrainHostRequest) String() string {
 func (*UndrainHostRequest) ProtoMessage() {}
 
 func (x *UndrainHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[36]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2953,7 +3251,7 @@ func (x *UndrainHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainHostRequest.ProtoReflect.Descriptor instead.
 func (*UndrainHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{36}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *UndrainHostRequest) GetName() string {
@@ -2979,7 +3277,7 @@ type UndrainHostResponse struct {
 
 func (x *UndrainHostResponse) Reset() {
 	*x = UndrainHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[37]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2991,7 +3289,7 @@ func (x *UndrainHostResponse) String() string {
 func (*UndrainHostResponse) ProtoMessage() {}
 
 func (x *UndrainHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[37]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3004,7 +3302,7 @@ func (x *UndrainHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainHostResponse.ProtoReflect.Descriptor instead.
 func (*UndrainHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{37}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{41}
 }
 
 // AcceptHostRequest names a host.
@@ -3020,7 +3318,7 @@ type AcceptHostRequest struct {
 
 func (x *AcceptHostRequest) Reset() {
 	*x = AcceptHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[38]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3032,7 +3330,7 @@ func (x *AcceptHostRequest) String() string {
 func (*AcceptHostRequest) ProtoMessage() {}
 
 func (x *AcceptHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[38]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3045,7 +3343,7 @@ func (x *AcceptHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptHostRequest.ProtoReflect.Descriptor instead.
 func (*AcceptHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{38}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AcceptHostRequest) GetName() string {
@@ -3071,7 +3369,7 @@ type AcceptHostResponse struct {
 
 func (x *AcceptHostResponse) Reset() {
 	*x = AcceptHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[39]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3083,7 +3381,7 @@ func (x *AcceptHostResponse) String() string {
 func (*AcceptHostResponse) ProtoMessage() {}
 
 func (x *AcceptHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[39]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3394,7 @@ func (x *AcceptHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptHostResponse.ProtoReflect.Descriptor instead.
 func (*AcceptHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{39}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{43}
 }
 
 // EvacuateHostRequest names a host.
@@ -3114,7 +3412,7 @@ type EvacuateHostRequest struct {
 
 func (x *EvacuateHostRequest) Reset() {
 	*x = EvacuateHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[40]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3424,7 @@ func (x *EvacuateHostRequest) String() string {
 func (*EvacuateHostRequest) ProtoMessage() {}
 
 func (x *EvacuateHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[40]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +3437,7 @@ func (x *EvacuateHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvacuateHostRequest.ProtoReflect.Descriptor instead.
 func (*EvacuateHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{40}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *EvacuateHostRequest) GetName() string {
@@ -3178,7 +3476,7 @@ type EvacuateHostResponse struct {
 
 func (x *EvacuateHostResponse) Reset() {
 	*x = EvacuateHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3190,7 +3488,7 @@ func (x *EvacuateHostResponse) String() string {
 func (*EvacuateHostResponse) ProtoMessage() {}
 
 func (x *EvacuateHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3203,7 +3501,7 @@ func (x *EvacuateHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvacuateHostResponse.ProtoReflect.Descriptor instead.
 func (*EvacuateHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{41}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *EvacuateHostResponse) GetMoved() []string {
@@ -3240,7 +3538,7 @@ type ForgetHostRequest struct {
 
 func (x *ForgetHostRequest) Reset() {
 	*x = ForgetHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3550,7 @@ func (x *ForgetHostRequest) String() string {
 func (*ForgetHostRequest) ProtoMessage() {}
 
 func (x *ForgetHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3563,7 @@ func (x *ForgetHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetHostRequest.ProtoReflect.Descriptor instead.
 func (*ForgetHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{42}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ForgetHostRequest) GetName() string {
@@ -3291,7 +3589,7 @@ type ForgetHostResponse struct {
 
 func (x *ForgetHostResponse) Reset() {
 	*x = ForgetHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3303,7 +3601,7 @@ func (x *ForgetHostResponse) String() string {
 func (*ForgetHostResponse) ProtoMessage() {}
 
 func (x *ForgetHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3316,7 +3614,7 @@ func (x *ForgetHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetHostResponse.ProtoReflect.Descriptor instead.
 func (*ForgetHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{43}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{47}
 }
 
 // Superseded is a session that was left behind on a host from which its work item was moved away.
@@ -3344,7 +3642,7 @@ type Superseded struct {
 
 func (x *Superseded) Reset() {
 	*x = Superseded{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3356,7 +3654,7 @@ func (x *Superseded) String() string {
 func (*Superseded) ProtoMessage() {}
 
 func (x *Superseded) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3369,7 +3667,7 @@ func (x *Superseded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Superseded.ProtoReflect.Descriptor instead.
 func (*Superseded) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{44}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Superseded) GetWorkItem() string {
@@ -3441,7 +3739,7 @@ type ListSupersededRequest struct {
 
 func (x *ListSupersededRequest) Reset() {
 	*x = ListSupersededRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3453,7 +3751,7 @@ func (x *ListSupersededRequest) String() string {
 func (*ListSupersededRequest) ProtoMessage() {}
 
 func (x *ListSupersededRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3466,7 +3764,7 @@ func (x *ListSupersededRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSupersededRequest.ProtoReflect.Descriptor instead.
 func (*ListSupersededRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{45}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListSupersededRequest) GetHost() string {
@@ -3496,7 +3794,7 @@ type ListSupersededResponse struct {
 
 func (x *ListSupersededResponse) Reset() {
 	*x = ListSupersededResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3508,7 +3806,7 @@ func (x *ListSupersededResponse) String() string {
 func (*ListSupersededResponse) ProtoMessage() {}
 
 func (x *ListSupersededResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3521,7 +3819,7 @@ func (x *ListSupersededResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSupersededResponse.ProtoReflect.Descriptor instead.
 func (*ListSupersededResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{46}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListSupersededResponse) GetSuperseded() []*Superseded {
@@ -3635,16 +3933,34 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\btrace_id\x18\a \x01(\tR\atraceId\x1a9\n" +
 	"\vFieldsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xad\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc3\x01\n" +
 	"\x11ListEventsRequest\x12%\n" +
 	"\x0eafter_sequence\x18\x01 \x01(\x03R\rafterSequence\x12\x1b\n" +
 	"\twork_item\x18\x02 \x01(\tR\bworkItem\x12\x1f\n" +
 	"\vdelivery_id\x18\x03 \x01(\tR\n" +
 	"deliveryId\x12\x1b\n" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x16\n" +
-	"\x06latest\x18\x05 \x01(\bR\x06latest\"J\n" +
+	"\x06latest\x18\x05 \x01(\bR\x06latest\x12\x14\n" +
+	"\x05types\x18\x06 \x03(\tR\x05types\"\x9e\x01\n" +
 	"\x12ListEventsResponse\x124\n" +
-	"\x06events\x18\x01 \x03(\v2\x1c.muxpost.dispatcher.v1.EventR\x06events\"\x8b\x01\n" +
+	"\x06events\x18\x01 \x03(\v2\x1c.muxpost.dispatcher.v1.EventR\x06events\x12#\n" +
+	"\rlast_sequence\x18\x02 \x01(\x03R\flastSequence\x12-\n" +
+	"\x12forgotten_sequence\x18\x03 \x01(\x03R\x11forgottenSequence\"\x8f\x01\n" +
+	"\x12WatchEventsRequest\x12%\n" +
+	"\x0eafter_sequence\x18\x01 \x01(\x03R\rafterSequence\x12\x1b\n" +
+	"\twork_item\x18\x02 \x01(\tR\bworkItem\x12\x1f\n" +
+	"\vdelivery_id\x18\x03 \x01(\tR\n" +
+	"deliveryId\x12\x14\n" +
+	"\x05types\x18\x04 \x03(\tR\x05types\"\xd8\x01\n" +
+	"\x13WatchEventsResponse\x124\n" +
+	"\x05event\x18\x01 \x01(\v2\x1c.muxpost.dispatcher.v1.EventH\x00R\x05event\x12D\n" +
+	"\tcaught_up\x18\x02 \x01(\v2%.muxpost.dispatcher.v1.EventsCaughtUpH\x00R\bcaughtUp\x12=\n" +
+	"\x06missed\x18\x03 \x01(\v2#.muxpost.dispatcher.v1.EventsMissedH\x00R\x06missedB\x06\n" +
+	"\x04step\",\n" +
+	"\x0eEventsCaughtUp\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x03R\bsequence\"=\n" +
+	"\fEventsMissed\x12-\n" +
+	"\x12forgotten_sequence\x18\x01 \x01(\x03R\x11forgottenSequence\"\x8b\x01\n" +
 	"\x05Pause\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x10\n" +
@@ -3817,14 +4133,15 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\x18SESSION_ACTIVITY_WORKING\x10\x03\x12&\n" +
 	"\"SESSION_ACTIVITY_AWAITING_APPROVAL\x10\x04\x12\x1a\n" +
 	"\x16SESSION_ACTIVITY_DRAFT\x10\x05\x12\x1c\n" +
-	"\x18SESSION_ACTIVITY_UNCLEAR\x10\x062\xe6\x0f\n" +
+	"\x18SESSION_ACTIVITY_UNCLEAR\x10\x062\xd3\x10\n" +
 	"\x11DispatcherService\x12X\n" +
 	"\aDeliver\x12%.muxpost.dispatcher.v1.DeliverRequest\x1a&.muxpost.dispatcher.v1.DeliverResponse\x12i\n" +
 	"\vGetDelivery\x12).muxpost.dispatcher.v1.GetDeliveryRequest\x1a*.muxpost.dispatcher.v1.GetDeliveryResponse\"\x03\x90\x02\x01\x12r\n" +
 	"\x0eListDeliveries\x12,.muxpost.dispatcher.v1.ListDeliveriesRequest\x1a-.muxpost.dispatcher.v1.ListDeliveriesResponse\"\x03\x90\x02\x01\x12l\n" +
 	"\fListSessions\x12*.muxpost.dispatcher.v1.ListSessionsRequest\x1a+.muxpost.dispatcher.v1.ListSessionsResponse\"\x03\x90\x02\x01\x12f\n" +
 	"\n" +
-	"ListEvents\x12(.muxpost.dispatcher.v1.ListEventsRequest\x1a).muxpost.dispatcher.v1.ListEventsResponse\"\x03\x90\x02\x01\x12R\n" +
+	"ListEvents\x12(.muxpost.dispatcher.v1.ListEventsRequest\x1a).muxpost.dispatcher.v1.ListEventsResponse\"\x03\x90\x02\x01\x12k\n" +
+	"\vWatchEvents\x12).muxpost.dispatcher.v1.WatchEventsRequest\x1a*.muxpost.dispatcher.v1.WatchEventsResponse\"\x03\x90\x02\x010\x01\x12R\n" +
 	"\x05Pause\x12#.muxpost.dispatcher.v1.PauseRequest\x1a$.muxpost.dispatcher.v1.PauseResponse\x12X\n" +
 	"\aUnpause\x12%.muxpost.dispatcher.v1.UnpauseRequest\x1a&.muxpost.dispatcher.v1.UnpauseResponse\x12f\n" +
 	"\n" +
@@ -3857,7 +4174,7 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(EventKind)(0),                 // 0: muxpost.dispatcher.v1.EventKind
 	(Outcome)(0),                   // 1: muxpost.dispatcher.v1.Outcome
@@ -3878,126 +4195,135 @@ var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(*Event)(nil),                  // 16: muxpost.dispatcher.v1.Event
 	(*ListEventsRequest)(nil),      // 17: muxpost.dispatcher.v1.ListEventsRequest
 	(*ListEventsResponse)(nil),     // 18: muxpost.dispatcher.v1.ListEventsResponse
-	(*Pause)(nil),                  // 19: muxpost.dispatcher.v1.Pause
-	(*PauseRequest)(nil),           // 20: muxpost.dispatcher.v1.PauseRequest
-	(*PauseResponse)(nil),          // 21: muxpost.dispatcher.v1.PauseResponse
-	(*UnpauseRequest)(nil),         // 22: muxpost.dispatcher.v1.UnpauseRequest
-	(*UnpauseResponse)(nil),        // 23: muxpost.dispatcher.v1.UnpauseResponse
-	(*ListPausesRequest)(nil),      // 24: muxpost.dispatcher.v1.ListPausesRequest
-	(*ListPausesResponse)(nil),     // 25: muxpost.dispatcher.v1.ListPausesResponse
-	(*ReopenRequest)(nil),          // 26: muxpost.dispatcher.v1.ReopenRequest
-	(*ReopenResponse)(nil),         // 27: muxpost.dispatcher.v1.ReopenResponse
-	(*WatchSessionsRequest)(nil),   // 28: muxpost.dispatcher.v1.WatchSessionsRequest
-	(*WatchSessionsResponse)(nil),  // 29: muxpost.dispatcher.v1.WatchSessionsResponse
-	(*InfoRequest)(nil),            // 30: muxpost.dispatcher.v1.InfoRequest
-	(*InfoResponse)(nil),           // 31: muxpost.dispatcher.v1.InfoResponse
-	(*Build)(nil),                  // 32: muxpost.dispatcher.v1.Build
-	(*StopSessionRequest)(nil),     // 33: muxpost.dispatcher.v1.StopSessionRequest
-	(*StopSessionResponse)(nil),    // 34: muxpost.dispatcher.v1.StopSessionResponse
-	(*Host)(nil),                   // 35: muxpost.dispatcher.v1.Host
-	(*ListHostsRequest)(nil),       // 36: muxpost.dispatcher.v1.ListHostsRequest
-	(*ListHostsResponse)(nil),      // 37: muxpost.dispatcher.v1.ListHostsResponse
-	(*AddHostRequest)(nil),         // 38: muxpost.dispatcher.v1.AddHostRequest
-	(*AddHostResponse)(nil),        // 39: muxpost.dispatcher.v1.AddHostResponse
-	(*DrainHostRequest)(nil),       // 40: muxpost.dispatcher.v1.DrainHostRequest
-	(*DrainHostResponse)(nil),      // 41: muxpost.dispatcher.v1.DrainHostResponse
-	(*UndrainHostRequest)(nil),     // 42: muxpost.dispatcher.v1.UndrainHostRequest
-	(*UndrainHostResponse)(nil),    // 43: muxpost.dispatcher.v1.UndrainHostResponse
-	(*AcceptHostRequest)(nil),      // 44: muxpost.dispatcher.v1.AcceptHostRequest
-	(*AcceptHostResponse)(nil),     // 45: muxpost.dispatcher.v1.AcceptHostResponse
-	(*EvacuateHostRequest)(nil),    // 46: muxpost.dispatcher.v1.EvacuateHostRequest
-	(*EvacuateHostResponse)(nil),   // 47: muxpost.dispatcher.v1.EvacuateHostResponse
-	(*ForgetHostRequest)(nil),      // 48: muxpost.dispatcher.v1.ForgetHostRequest
-	(*ForgetHostResponse)(nil),     // 49: muxpost.dispatcher.v1.ForgetHostResponse
-	(*Superseded)(nil),             // 50: muxpost.dispatcher.v1.Superseded
-	(*ListSupersededRequest)(nil),  // 51: muxpost.dispatcher.v1.ListSupersededRequest
-	(*ListSupersededResponse)(nil), // 52: muxpost.dispatcher.v1.ListSupersededResponse
-	nil,                            // 53: muxpost.dispatcher.v1.Event.FieldsEntry
-	nil,                            // 54: muxpost.dispatcher.v1.Host.LabelsEntry
-	(*durationpb.Duration)(nil),    // 55: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 56: google.protobuf.Timestamp
+	(*WatchEventsRequest)(nil),     // 19: muxpost.dispatcher.v1.WatchEventsRequest
+	(*WatchEventsResponse)(nil),    // 20: muxpost.dispatcher.v1.WatchEventsResponse
+	(*EventsCaughtUp)(nil),         // 21: muxpost.dispatcher.v1.EventsCaughtUp
+	(*EventsMissed)(nil),           // 22: muxpost.dispatcher.v1.EventsMissed
+	(*Pause)(nil),                  // 23: muxpost.dispatcher.v1.Pause
+	(*PauseRequest)(nil),           // 24: muxpost.dispatcher.v1.PauseRequest
+	(*PauseResponse)(nil),          // 25: muxpost.dispatcher.v1.PauseResponse
+	(*UnpauseRequest)(nil),         // 26: muxpost.dispatcher.v1.UnpauseRequest
+	(*UnpauseResponse)(nil),        // 27: muxpost.dispatcher.v1.UnpauseResponse
+	(*ListPausesRequest)(nil),      // 28: muxpost.dispatcher.v1.ListPausesRequest
+	(*ListPausesResponse)(nil),     // 29: muxpost.dispatcher.v1.ListPausesResponse
+	(*ReopenRequest)(nil),          // 30: muxpost.dispatcher.v1.ReopenRequest
+	(*ReopenResponse)(nil),         // 31: muxpost.dispatcher.v1.ReopenResponse
+	(*WatchSessionsRequest)(nil),   // 32: muxpost.dispatcher.v1.WatchSessionsRequest
+	(*WatchSessionsResponse)(nil),  // 33: muxpost.dispatcher.v1.WatchSessionsResponse
+	(*InfoRequest)(nil),            // 34: muxpost.dispatcher.v1.InfoRequest
+	(*InfoResponse)(nil),           // 35: muxpost.dispatcher.v1.InfoResponse
+	(*Build)(nil),                  // 36: muxpost.dispatcher.v1.Build
+	(*StopSessionRequest)(nil),     // 37: muxpost.dispatcher.v1.StopSessionRequest
+	(*StopSessionResponse)(nil),    // 38: muxpost.dispatcher.v1.StopSessionResponse
+	(*Host)(nil),                   // 39: muxpost.dispatcher.v1.Host
+	(*ListHostsRequest)(nil),       // 40: muxpost.dispatcher.v1.ListHostsRequest
+	(*ListHostsResponse)(nil),      // 41: muxpost.dispatcher.v1.ListHostsResponse
+	(*AddHostRequest)(nil),         // 42: muxpost.dispatcher.v1.AddHostRequest
+	(*AddHostResponse)(nil),        // 43: muxpost.dispatcher.v1.AddHostResponse
+	(*DrainHostRequest)(nil),       // 44: muxpost.dispatcher.v1.DrainHostRequest
+	(*DrainHostResponse)(nil),      // 45: muxpost.dispatcher.v1.DrainHostResponse
+	(*UndrainHostRequest)(nil),     // 46: muxpost.dispatcher.v1.UndrainHostRequest
+	(*UndrainHostResponse)(nil),    // 47: muxpost.dispatcher.v1.UndrainHostResponse
+	(*AcceptHostRequest)(nil),      // 48: muxpost.dispatcher.v1.AcceptHostRequest
+	(*AcceptHostResponse)(nil),     // 49: muxpost.dispatcher.v1.AcceptHostResponse
+	(*EvacuateHostRequest)(nil),    // 50: muxpost.dispatcher.v1.EvacuateHostRequest
+	(*EvacuateHostResponse)(nil),   // 51: muxpost.dispatcher.v1.EvacuateHostResponse
+	(*ForgetHostRequest)(nil),      // 52: muxpost.dispatcher.v1.ForgetHostRequest
+	(*ForgetHostResponse)(nil),     // 53: muxpost.dispatcher.v1.ForgetHostResponse
+	(*Superseded)(nil),             // 54: muxpost.dispatcher.v1.Superseded
+	(*ListSupersededRequest)(nil),  // 55: muxpost.dispatcher.v1.ListSupersededRequest
+	(*ListSupersededResponse)(nil), // 56: muxpost.dispatcher.v1.ListSupersededResponse
+	nil,                            // 57: muxpost.dispatcher.v1.Event.FieldsEntry
+	nil,                            // 58: muxpost.dispatcher.v1.Host.LabelsEntry
+	(*durationpb.Duration)(nil),    // 59: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 60: google.protobuf.Timestamp
 }
 var file_muxpost_dispatcher_v1_dispatcher_proto_depIdxs = []int32{
 	0,  // 0: muxpost.dispatcher.v1.DeliverRequest.kind:type_name -> muxpost.dispatcher.v1.EventKind
 	8,  // 1: muxpost.dispatcher.v1.DeliverResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	55, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
-	32, // 3: muxpost.dispatcher.v1.DeliverResponse.builds:type_name -> muxpost.dispatcher.v1.Build
+	59, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
+	36, // 3: muxpost.dispatcher.v1.DeliverResponse.builds:type_name -> muxpost.dispatcher.v1.Build
 	0,  // 4: muxpost.dispatcher.v1.Delivery.kind:type_name -> muxpost.dispatcher.v1.EventKind
 	1,  // 5: muxpost.dispatcher.v1.Delivery.outcome:type_name -> muxpost.dispatcher.v1.Outcome
 	2,  // 6: muxpost.dispatcher.v1.Delivery.how:type_name -> muxpost.dispatcher.v1.How
-	56, // 7: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
-	56, // 8: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
+	60, // 7: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
+	60, // 8: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
 	8,  // 9: muxpost.dispatcher.v1.GetDeliveryResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
 	1,  // 10: muxpost.dispatcher.v1.ListDeliveriesRequest.outcome:type_name -> muxpost.dispatcher.v1.Outcome
 	8,  // 11: muxpost.dispatcher.v1.ListDeliveriesResponse.deliveries:type_name -> muxpost.dispatcher.v1.Delivery
 	3,  // 12: muxpost.dispatcher.v1.Session.state:type_name -> muxpost.dispatcher.v1.SessionState
-	56, // 13: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	56, // 14: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	60, // 13: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	60, // 14: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
 	4,  // 15: muxpost.dispatcher.v1.Session.flags:type_name -> muxpost.dispatcher.v1.SessionFlag
 	5,  // 16: muxpost.dispatcher.v1.Session.activity:type_name -> muxpost.dispatcher.v1.SessionActivity
 	13, // 17: muxpost.dispatcher.v1.ListSessionsResponse.sessions:type_name -> muxpost.dispatcher.v1.Session
-	56, // 18: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
-	53, // 19: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
+	60, // 18: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
+	57, // 19: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
 	16, // 20: muxpost.dispatcher.v1.ListEventsResponse.events:type_name -> muxpost.dispatcher.v1.Event
-	56, // 21: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
-	19, // 22: muxpost.dispatcher.v1.PauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
-	19, // 23: muxpost.dispatcher.v1.UnpauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
-	19, // 24: muxpost.dispatcher.v1.ListPausesResponse.pauses:type_name -> muxpost.dispatcher.v1.Pause
-	8,  // 25: muxpost.dispatcher.v1.ReopenResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	32, // 26: muxpost.dispatcher.v1.InfoResponse.builds:type_name -> muxpost.dispatcher.v1.Build
-	55, // 27: muxpost.dispatcher.v1.StopSessionRequest.grace:type_name -> google.protobuf.Duration
-	56, // 28: muxpost.dispatcher.v1.Host.since:type_name -> google.protobuf.Timestamp
-	56, // 29: muxpost.dispatcher.v1.Host.kept_away_until:type_name -> google.protobuf.Timestamp
-	54, // 30: muxpost.dispatcher.v1.Host.labels:type_name -> muxpost.dispatcher.v1.Host.LabelsEntry
-	32, // 31: muxpost.dispatcher.v1.Host.build:type_name -> muxpost.dispatcher.v1.Build
-	35, // 32: muxpost.dispatcher.v1.ListHostsResponse.hosts:type_name -> muxpost.dispatcher.v1.Host
-	56, // 33: muxpost.dispatcher.v1.Superseded.create_time:type_name -> google.protobuf.Timestamp
-	50, // 34: muxpost.dispatcher.v1.ListSupersededResponse.superseded:type_name -> muxpost.dispatcher.v1.Superseded
-	6,  // 35: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
-	9,  // 36: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
-	11, // 37: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
-	14, // 38: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
-	17, // 39: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
-	20, // 40: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
-	22, // 41: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
-	24, // 42: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
-	26, // 43: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
-	33, // 44: muxpost.dispatcher.v1.DispatcherService.StopSession:input_type -> muxpost.dispatcher.v1.StopSessionRequest
-	28, // 45: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
-	36, // 46: muxpost.dispatcher.v1.DispatcherService.ListHosts:input_type -> muxpost.dispatcher.v1.ListHostsRequest
-	38, // 47: muxpost.dispatcher.v1.DispatcherService.AddHost:input_type -> muxpost.dispatcher.v1.AddHostRequest
-	40, // 48: muxpost.dispatcher.v1.DispatcherService.DrainHost:input_type -> muxpost.dispatcher.v1.DrainHostRequest
-	42, // 49: muxpost.dispatcher.v1.DispatcherService.UndrainHost:input_type -> muxpost.dispatcher.v1.UndrainHostRequest
-	44, // 50: muxpost.dispatcher.v1.DispatcherService.AcceptHost:input_type -> muxpost.dispatcher.v1.AcceptHostRequest
-	46, // 51: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:input_type -> muxpost.dispatcher.v1.EvacuateHostRequest
-	48, // 52: muxpost.dispatcher.v1.DispatcherService.ForgetHost:input_type -> muxpost.dispatcher.v1.ForgetHostRequest
-	51, // 53: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:input_type -> muxpost.dispatcher.v1.ListSupersededRequest
-	30, // 54: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
-	7,  // 55: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
-	10, // 56: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
-	12, // 57: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
-	15, // 58: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
-	18, // 59: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
-	21, // 60: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
-	23, // 61: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
-	25, // 62: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
-	27, // 63: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
-	34, // 64: muxpost.dispatcher.v1.DispatcherService.StopSession:output_type -> muxpost.dispatcher.v1.StopSessionResponse
-	29, // 65: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
-	37, // 66: muxpost.dispatcher.v1.DispatcherService.ListHosts:output_type -> muxpost.dispatcher.v1.ListHostsResponse
-	39, // 67: muxpost.dispatcher.v1.DispatcherService.AddHost:output_type -> muxpost.dispatcher.v1.AddHostResponse
-	41, // 68: muxpost.dispatcher.v1.DispatcherService.DrainHost:output_type -> muxpost.dispatcher.v1.DrainHostResponse
-	43, // 69: muxpost.dispatcher.v1.DispatcherService.UndrainHost:output_type -> muxpost.dispatcher.v1.UndrainHostResponse
-	45, // 70: muxpost.dispatcher.v1.DispatcherService.AcceptHost:output_type -> muxpost.dispatcher.v1.AcceptHostResponse
-	47, // 71: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:output_type -> muxpost.dispatcher.v1.EvacuateHostResponse
-	49, // 72: muxpost.dispatcher.v1.DispatcherService.ForgetHost:output_type -> muxpost.dispatcher.v1.ForgetHostResponse
-	52, // 73: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:output_type -> muxpost.dispatcher.v1.ListSupersededResponse
-	31, // 74: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
-	55, // [55:75] is the sub-list for method output_type
-	35, // [35:55] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	16, // 21: muxpost.dispatcher.v1.WatchEventsResponse.event:type_name -> muxpost.dispatcher.v1.Event
+	21, // 22: muxpost.dispatcher.v1.WatchEventsResponse.caught_up:type_name -> muxpost.dispatcher.v1.EventsCaughtUp
+	22, // 23: muxpost.dispatcher.v1.WatchEventsResponse.missed:type_name -> muxpost.dispatcher.v1.EventsMissed
+	60, // 24: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
+	23, // 25: muxpost.dispatcher.v1.PauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
+	23, // 26: muxpost.dispatcher.v1.UnpauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
+	23, // 27: muxpost.dispatcher.v1.ListPausesResponse.pauses:type_name -> muxpost.dispatcher.v1.Pause
+	8,  // 28: muxpost.dispatcher.v1.ReopenResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
+	36, // 29: muxpost.dispatcher.v1.InfoResponse.builds:type_name -> muxpost.dispatcher.v1.Build
+	59, // 30: muxpost.dispatcher.v1.StopSessionRequest.grace:type_name -> google.protobuf.Duration
+	60, // 31: muxpost.dispatcher.v1.Host.since:type_name -> google.protobuf.Timestamp
+	60, // 32: muxpost.dispatcher.v1.Host.kept_away_until:type_name -> google.protobuf.Timestamp
+	58, // 33: muxpost.dispatcher.v1.Host.labels:type_name -> muxpost.dispatcher.v1.Host.LabelsEntry
+	36, // 34: muxpost.dispatcher.v1.Host.build:type_name -> muxpost.dispatcher.v1.Build
+	39, // 35: muxpost.dispatcher.v1.ListHostsResponse.hosts:type_name -> muxpost.dispatcher.v1.Host
+	60, // 36: muxpost.dispatcher.v1.Superseded.create_time:type_name -> google.protobuf.Timestamp
+	54, // 37: muxpost.dispatcher.v1.ListSupersededResponse.superseded:type_name -> muxpost.dispatcher.v1.Superseded
+	6,  // 38: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
+	9,  // 39: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
+	11, // 40: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
+	14, // 41: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
+	17, // 42: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
+	19, // 43: muxpost.dispatcher.v1.DispatcherService.WatchEvents:input_type -> muxpost.dispatcher.v1.WatchEventsRequest
+	24, // 44: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
+	26, // 45: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
+	28, // 46: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
+	30, // 47: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
+	37, // 48: muxpost.dispatcher.v1.DispatcherService.StopSession:input_type -> muxpost.dispatcher.v1.StopSessionRequest
+	32, // 49: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
+	40, // 50: muxpost.dispatcher.v1.DispatcherService.ListHosts:input_type -> muxpost.dispatcher.v1.ListHostsRequest
+	42, // 51: muxpost.dispatcher.v1.DispatcherService.AddHost:input_type -> muxpost.dispatcher.v1.AddHostRequest
+	44, // 52: muxpost.dispatcher.v1.DispatcherService.DrainHost:input_type -> muxpost.dispatcher.v1.DrainHostRequest
+	46, // 53: muxpost.dispatcher.v1.DispatcherService.UndrainHost:input_type -> muxpost.dispatcher.v1.UndrainHostRequest
+	48, // 54: muxpost.dispatcher.v1.DispatcherService.AcceptHost:input_type -> muxpost.dispatcher.v1.AcceptHostRequest
+	50, // 55: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:input_type -> muxpost.dispatcher.v1.EvacuateHostRequest
+	52, // 56: muxpost.dispatcher.v1.DispatcherService.ForgetHost:input_type -> muxpost.dispatcher.v1.ForgetHostRequest
+	55, // 57: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:input_type -> muxpost.dispatcher.v1.ListSupersededRequest
+	34, // 58: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
+	7,  // 59: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
+	10, // 60: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
+	12, // 61: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
+	15, // 62: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
+	18, // 63: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
+	20, // 64: muxpost.dispatcher.v1.DispatcherService.WatchEvents:output_type -> muxpost.dispatcher.v1.WatchEventsResponse
+	25, // 65: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
+	27, // 66: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
+	29, // 67: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
+	31, // 68: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
+	38, // 69: muxpost.dispatcher.v1.DispatcherService.StopSession:output_type -> muxpost.dispatcher.v1.StopSessionResponse
+	33, // 70: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
+	41, // 71: muxpost.dispatcher.v1.DispatcherService.ListHosts:output_type -> muxpost.dispatcher.v1.ListHostsResponse
+	43, // 72: muxpost.dispatcher.v1.DispatcherService.AddHost:output_type -> muxpost.dispatcher.v1.AddHostResponse
+	45, // 73: muxpost.dispatcher.v1.DispatcherService.DrainHost:output_type -> muxpost.dispatcher.v1.DrainHostResponse
+	47, // 74: muxpost.dispatcher.v1.DispatcherService.UndrainHost:output_type -> muxpost.dispatcher.v1.UndrainHostResponse
+	49, // 75: muxpost.dispatcher.v1.DispatcherService.AcceptHost:output_type -> muxpost.dispatcher.v1.AcceptHostResponse
+	51, // 76: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:output_type -> muxpost.dispatcher.v1.EvacuateHostResponse
+	53, // 77: muxpost.dispatcher.v1.DispatcherService.ForgetHost:output_type -> muxpost.dispatcher.v1.ForgetHostResponse
+	56, // 78: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:output_type -> muxpost.dispatcher.v1.ListSupersededResponse
+	35, // 79: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
+	59, // [59:80] is the sub-list for method output_type
+	38, // [38:59] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_dispatcher_v1_dispatcher_proto_init() }
@@ -4005,13 +4331,18 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_init() {
 	if File_muxpost_dispatcher_v1_dispatcher_proto != nil {
 		return
 	}
+	file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[14].OneofWrappers = []any{
+		(*WatchEventsResponse_Event)(nil),
+		(*WatchEventsResponse_CaughtUp)(nil),
+		(*WatchEventsResponse_Missed)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc), len(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   49,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

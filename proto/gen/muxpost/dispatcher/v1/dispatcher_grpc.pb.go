@@ -26,6 +26,7 @@ const (
 	DispatcherService_ListDeliveries_FullMethodName = "/muxpost.dispatcher.v1.DispatcherService/ListDeliveries"
 	DispatcherService_ListSessions_FullMethodName   = "/muxpost.dispatcher.v1.DispatcherService/ListSessions"
 	DispatcherService_ListEvents_FullMethodName     = "/muxpost.dispatcher.v1.DispatcherService/ListEvents"
+	DispatcherService_WatchEvents_FullMethodName    = "/muxpost.dispatcher.v1.DispatcherService/WatchEvents"
 	DispatcherService_Pause_FullMethodName          = "/muxpost.dispatcher.v1.DispatcherService/Pause"
 	DispatcherService_Unpause_FullMethodName        = "/muxpost.dispatcher.v1.DispatcherService/Unpause"
 	DispatcherService_ListPauses_FullMethodName     = "/muxpost.dispatcher.v1.DispatcherService/ListPauses"
@@ -60,6 +61,10 @@ type DispatcherServiceClient interface {
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
 	// ListEvents returns the dispatcher's events in order of their sequence number.
 	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
+	// WatchEvents follows the dispatcher's events from a sequence number on, in order and without end. It never passes over one: a
+	// reader that keeps the number it has come to, and asks again after it, gets every event at least once, and what it gets twice has the
+	// same number. It ends as unavailable when the service stops.
+	WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEventsResponse], error)
 	// Pause holds back the deliveries of a work item, or of all: none is begun until Unpause. What is under way ends. It survives
 	// restarts. A pause that stands already is left as it is.
 	Pause(ctx context.Context, in *PauseRequest, opts ...grpc.CallOption) (*PauseResponse, error)
@@ -155,6 +160,25 @@ func (c *dispatcherServiceClient) ListEvents(ctx context.Context, in *ListEvents
 	return out, nil
 }
 
+func (c *dispatcherServiceClient) WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEventsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &DispatcherService_ServiceDesc.Streams[0], DispatcherService_WatchEvents_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchEventsRequest, WatchEventsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type DispatcherService_WatchEventsClient = grpc.ServerStreamingClient[WatchEventsResponse]
+
 func (c *dispatcherServiceClient) Pause(ctx context.Context, in *PauseRequest, opts ...grpc.CallOption) (*PauseResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(PauseResponse)
@@ -207,7 +231,7 @@ func (c *dispatcherServiceClient) StopSession(ctx context.Context, in *StopSessi
 
 func (c *dispatcherServiceClient) WatchSessions(ctx context.Context, in *WatchSessionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &DispatcherService_ServiceDesc.Streams[0], DispatcherService_WatchSessions_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &DispatcherService_ServiceDesc.Streams[1], DispatcherService_WatchSessions_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -331,6 +355,10 @@ type DispatcherServiceServer interface {
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
 	// ListEvents returns the dispatcher's events in order of their sequence number.
 	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
+	// WatchEvents follows the dispatcher's events from a sequence number on, in order and without end. It never passes over one: a
+	// reader that keeps the number it has come to, and asks again after it, gets every event at least once, and what it gets twice has the
+	// same number. It ends as unavailable when the service stops.
+	WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[WatchEventsResponse]) error
 	// Pause holds back the deliveries of a work item, or of all: none is begun until Unpause. What is under way ends. It survives
 	// restarts. A pause that stands already is left as it is.
 	Pause(context.Context, *PauseRequest) (*PauseResponse, error)
@@ -390,6 +418,9 @@ func (UnimplementedDispatcherServiceServer) ListSessions(context.Context, *ListS
 }
 func (UnimplementedDispatcherServiceServer) ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEvents not implemented")
+}
+func (UnimplementedDispatcherServiceServer) WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[WatchEventsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchEvents not implemented")
 }
 func (UnimplementedDispatcherServiceServer) Pause(context.Context, *PauseRequest) (*PauseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Pause not implemented")
@@ -546,6 +577,17 @@ func _DispatcherService_ListEvents_Handler(srv interface{}, ctx context.Context,
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _DispatcherService_WatchEvents_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchEventsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(DispatcherServiceServer).WatchEvents(m, &grpc.GenericServerStream[WatchEventsRequest, WatchEventsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type DispatcherService_WatchEventsServer = grpc.ServerStreamingServer[WatchEventsResponse]
 
 func _DispatcherService_Pause_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(PauseRequest)
@@ -895,6 +937,11 @@ var DispatcherService_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchEvents",
+			Handler:       _DispatcherService_WatchEvents_Handler,
+			ServerStreams: true,
+		},
 		{
 			StreamName:    "WatchSessions",
 			Handler:       _DispatcherService_WatchSessions_Handler,

@@ -39,6 +39,9 @@ const (
 	// DispatcherServiceListEventsProcedure is the procedure name of the DispatcherService's ListEvents
 	// RPC.
 	DispatcherServiceListEventsProcedure = "/muxpost.dispatcher.v1.DispatcherService/ListEvents"
+	// DispatcherServiceWatchEventsProcedure is the procedure name of the DispatcherService's
+	// WatchEvents RPC.
+	DispatcherServiceWatchEventsProcedure = "/muxpost.dispatcher.v1.DispatcherService/WatchEvents"
 	// DispatcherServicePauseProcedure is the procedure name of the DispatcherService's Pause RPC.
 	DispatcherServicePauseProcedure = "/muxpost.dispatcher.v1.DispatcherService/Pause"
 	// DispatcherServiceUnpauseProcedure is the procedure name of the DispatcherService's Unpause RPC.
@@ -118,6 +121,14 @@ var (
 			StreamType:       connect.StreamTypeUnary,
 			Schema:           v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("ListEvents"),
 			Procedure:        DispatcherServiceListEventsProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
+	dispatcherServiceWatchEventsSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeServer,
+			Schema:           v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("WatchEvents"),
+			Procedure:        DispatcherServiceWatchEventsProcedure,
 			IdempotencyLevel: connect.IdempotencyNoSideEffects,
 		}
 	})
@@ -246,6 +257,10 @@ type DispatcherServiceClient interface {
 	ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error)
 	// ListEvents returns the dispatcher's events in order of their sequence number.
 	ListEvents(context.Context, *v1.ListEventsRequest) (*v1.ListEventsResponse, error)
+	// WatchEvents follows the dispatcher's events from a sequence number on, in order and without end. It never passes over one: a
+	// reader that keeps the number it has come to, and asks again after it, gets every event at least once, and what it gets twice has the
+	// same number. It ends as unavailable when the service stops.
+	WatchEvents(context.Context, *v1.WatchEventsRequest) (DispatcherServiceWatchEventsClientStream, error)
 	// Pause holds back the deliveries of a work item, or of all: none is begun until Unpause. What is under way ends. It survives
 	// restarts. A pause that stands already is left as it is.
 	Pause(context.Context, *v1.PauseRequest) (*v1.PauseResponse, error)
@@ -289,6 +304,27 @@ func NewDispatcherServiceClient(client *connect.Client) DispatcherServiceClient 
 	return &dispatcherServiceClient{client: client}
 }
 
+// DispatcherServiceWatchEventsClientStream is the client stream for the DispatcherService's
+// WatchEvents RPC.
+type DispatcherServiceWatchEventsClientStream struct {
+	stream connect.ClientStream
+}
+
+// Receive returns the next response message from the server.
+func (s DispatcherServiceWatchEventsClientStream) Receive() (*v1.WatchEventsResponse, error) {
+	var res v1.WatchEventsResponse
+	if err := s.stream.Receive(&res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+// Close releases the stream's resources. It is idempotent and is typically deferred to clean up a
+// stream abandoned before io.EOF.
+func (s DispatcherServiceWatchEventsClientStream) Close() error {
+	return s.stream.Close()
+}
+
 // DispatcherServiceWatchSessionsClientStream is the client stream for the DispatcherService's
 // WatchSessions RPC.
 type DispatcherServiceWatchSessionsClientStream struct {
@@ -324,6 +360,10 @@ type DispatcherServiceHandler interface {
 	ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error)
 	// ListEvents returns the dispatcher's events in order of their sequence number.
 	ListEvents(context.Context, *v1.ListEventsRequest) (*v1.ListEventsResponse, error)
+	// WatchEvents follows the dispatcher's events from a sequence number on, in order and without end. It never passes over one: a
+	// reader that keeps the number it has come to, and asks again after it, gets every event at least once, and what it gets twice has the
+	// same number. It ends as unavailable when the service stops.
+	WatchEvents(context.Context, *v1.WatchEventsRequest, DispatcherServiceWatchEventsServerStream) error
 	// Pause holds back the deliveries of a work item, or of all: none is begun until Unpause. What is under way ends. It survives
 	// restarts. A pause that stands already is left as it is.
 	Pause(context.Context, *v1.PauseRequest) (*v1.PauseResponse, error)
@@ -371,6 +411,7 @@ func RegisterDispatcherServiceHandler(server *connect.Server, svc DispatcherServ
 		connect.Method{Spec: dispatcherServiceListDeliveriesSpec(), Handler: adapter.listDeliveries},
 		connect.Method{Spec: dispatcherServiceListSessionsSpec(), Handler: adapter.listSessions},
 		connect.Method{Spec: dispatcherServiceListEventsSpec(), Handler: adapter.listEvents},
+		connect.Method{Spec: dispatcherServiceWatchEventsSpec(), Handler: adapter.watchEvents},
 		connect.Method{Spec: dispatcherServicePauseSpec(), Handler: adapter.pause},
 		connect.Method{Spec: dispatcherServiceUnpauseSpec(), Handler: adapter.unpause},
 		connect.Method{Spec: dispatcherServiceListPausesSpec(), Handler: adapter.listPauses},
@@ -387,6 +428,22 @@ func RegisterDispatcherServiceHandler(server *connect.Server, svc DispatcherServ
 		connect.Method{Spec: dispatcherServiceListSupersededSpec(), Handler: adapter.listSuperseded},
 		connect.Method{Spec: dispatcherServiceInfoSpec(), Handler: adapter.info},
 	)
+}
+
+// DispatcherServiceWatchEventsServerStream is the server stream for the DispatcherService's
+// WatchEvents RPC.
+type DispatcherServiceWatchEventsServerStream struct {
+	stream connect.ServerStream
+}
+
+// SendHeaders flushes the response headers without a message. The first Send does this implicitly.
+func (s DispatcherServiceWatchEventsServerStream) SendHeaders() error {
+	return s.stream.SendHeaders()
+}
+
+// Send sends a response message to the client.
+func (s DispatcherServiceWatchEventsServerStream) Send(res *v1.WatchEventsResponse) error {
+	return s.stream.Send(res)
 }
 
 // DispatcherServiceWatchSessionsServerStream is the server stream for the DispatcherService's
@@ -426,6 +483,10 @@ func (UnimplementedDispatcherServiceHandler) ListSessions(context.Context, *v1.L
 
 func (UnimplementedDispatcherServiceHandler) ListEvents(context.Context, *v1.ListEventsRequest) (*v1.ListEventsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.ListEvents is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) WatchEvents(context.Context, *v1.WatchEventsRequest, DispatcherServiceWatchEventsServerStream) error {
+	return connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.WatchEvents is not implemented")
 }
 
 func (UnimplementedDispatcherServiceHandler) Pause(context.Context, *v1.PauseRequest) (*v1.PauseResponse, error) {
@@ -530,6 +591,14 @@ func (c *dispatcherServiceClient) ListEvents(ctx context.Context, req *v1.ListEv
 		return nil, err
 	}
 	return &res, nil
+}
+
+func (c *dispatcherServiceClient) WatchEvents(ctx context.Context, req *v1.WatchEventsRequest) (DispatcherServiceWatchEventsClientStream, error) {
+	stream, err := c.client.CallServerStream(ctx, dispatcherServiceWatchEventsSpec(), req)
+	if err != nil {
+		return DispatcherServiceWatchEventsClientStream{}, err
+	}
+	return DispatcherServiceWatchEventsClientStream{stream: stream}, nil
 }
 
 func (c *dispatcherServiceClient) Pause(ctx context.Context, req *v1.PauseRequest) (*v1.PauseResponse, error) {
@@ -712,6 +781,14 @@ func (h dispatcherServiceHandler) listEvents(ctx context.Context, _ connect.Spec
 		return err
 	}
 	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) watchEvents(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.WatchEventsRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	return h.svc.WatchEvents(ctx, &req, DispatcherServiceWatchEventsServerStream{stream: stream})
 }
 
 func (h dispatcherServiceHandler) pause(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
