@@ -73,7 +73,7 @@ func (s *ConnectServer) Health() *Health { return s.health }
 // Serve answers on the listener until ctx ends, and closes it. It stops as Server.Serve does. A server serves once.
 func (s *ConnectServer) Serve(ctx context.Context, listener net.Listener) error {
 	connecthttp.Mount(s.mux, s.rpc, connecthttp.WithReadMaxBytes(s.options.MaxMessageBytes))
-	server := s.server(guard(s.mux, listener.Addr(), s.options.AllowedHosts))
+	server := s.server(guard(withAnswer(s.mux), listener.Addr(), s.options.AllowedHosts))
 	served := make(chan error, 1)
 	go func() {
 		if s.options.TLS != nil {
@@ -127,6 +127,7 @@ func (s *ConnectServer) intercept(next connect.ServerFunc) connect.ServerFunc {
 		around := s.edge.call
 		if spec.StreamType != connect.StreamTypeUnary {
 			around = s.edge.stream
+			defer s.cutOff(ctx)()
 		}
 		failed, err := around(ctx, connectCall(ctx, spec.Procedure), func(ctx context.Context) error { return next(ctx, spec, stream) })
 		if failed != nil {

@@ -5,10 +5,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
+	"connectrpc.com/connect/v2"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/rpc/rpctest"
@@ -72,6 +75,36 @@ func TestGuard_PagesOfOtherOriginsCannotReachTheServer(t *testing.T) {
 				t.Errorf("got %d %s, want %d", answer.StatusCode, text, tt.want)
 			}
 		})
+	}
+}
+
+func TestConnectServer_AClientThatDoesNotReadHoldsUpNoStop(t *testing.T) {
+	var log logbook
+	server, err := rpc.NewConnectServer(rpc.Options{Logger: log.logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := make(chan struct{}, 1000)
+	server.RPC().Register(connect.Method{
+		Spec: connect.Spec{Procedure: methodFollow, StreamType: connect.StreamTypeServer},
+		Handler: func(_ context.Context, _ connect.Spec, stream connect.ServerStream) error {
+			if err := stream.Receive(new(wrapperspb.StringValue)); err != nil {
+				return err
+			}
+			for {
+				if err := stream.Send(wrapperspb.String(strings.Repeat("x", 1<<16))); err != nil {
+					return err
+				}
+				full <- struct{}{}
+			}
+		},
+	})
+	addr, stop := rpctest.ServeUntil(t, server)
+	follow(t, t.Context(), rpctest.Dial(t, addr, rpc.DialOptions{}))
+	<-full
+	stop()
+	if slices.ContainsFunc(log.records(t), func(r map[string]any) bool { return r["msg"] == "calls were cut off by the stop" }) {
+		t.Errorf("the stop waited for the client: %v", log.records(t))
 	}
 }
 

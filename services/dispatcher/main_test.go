@@ -119,6 +119,9 @@ type service struct {
 	conn   *grpc.ClientConn
 	log    *logLines
 	data   string
+	url    string
+	// stop ends the service and waits until it has ended.
+	stop func()
 }
 
 // logLines keeps a log and tells where the service listens.
@@ -157,21 +160,22 @@ func startService(t *testing.T) *service {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	url := dbtest.NewURL(t)
+	s.url = dbtest.NewURL(t)
 	reader, writer := io.Pipe()
 	go s.log.read(reader)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- start(ctx, []string{"--config", file, "--data-dir", s.data}, at("", "MUXPOST_DATABASE_URL", url), io.Discard, writer)
+		done <- start(ctx, []string{"--config", file, "--data-dir", s.data}, at("", "MUXPOST_DATABASE_URL", s.url), io.Discard, writer)
 	}()
-	t.Cleanup(func() {
+	s.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("the service ended with %v", err)
 		}
 		_ = writer.Close()
 	})
+	t.Cleanup(s.stop)
 	select {
 	case s.addr = <-s.log.ready:
 	case err := <-done:
