@@ -5,65 +5,75 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
+	"muxpost.dev/muxpost/core/dispatch"
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/core/session"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 )
 
-// followPause is the time between two questions for new events.
-const followPause = 500 * time.Millisecond
-
 func eventsCommand(a *app) *cobra.Command {
 	var follow bool
-	var delivery string
+	var types []string
+	from := &streams{}
 	c := &cobra.Command{
 		Use: "events [ITEM]", Short: "List what the poller and the dispatcher decided and did, in order of time", Args: args(0, 1, ""),
 		Long: `events lists what the dispatcher did, and what the poller did (its types begin with poll.), by time. Each of the two numbers its
-own events. While one of them is away, the other's are shown and the exit code is 3.`,
-		Example: "  muxpost events --follow\n  muxpost events --delivery DELIVERY-ID",
-		RunE: func(cmd *cobra.Command, given []string) error {
-			item, err := itemOf(given)
-			if err != nil {
+own events. While one of them is away, the other's are shown and the exit code is 3. With --follow the dispatcher's come by its stream, and
+either one is waited for while it is away; nothing is left out. docs/events.md has the types with their fields.`,
+		Example: "  muxpost events --follow\n  muxpost events --delivery DELIVERY-ID\n  muxpost events --follow --after 1200 --type session.spawned,dispatch.succeeded --json",
+		RunE: func(cmd *cobra.Command, given []string) (err error) {
+			if from.item, err = itemOf(given); err != nil {
 				return err
 			}
-			if delivery != "" && !session.ValidDeliveryID(delivery) {
-				return badDeliveryID(delivery)
+			if from.delivery != "" && !session.ValidDeliveryID(from.delivery) {
+				return badDeliveryID(from.delivery)
 			}
 			if a.limit < 1 || a.limit > maxPage {
 				return fault.Newf(fault.Invalid, fault.ReasonBadArgument, "--limit must be 1 to %d", maxPage)
 			}
-			s, err := a.dial()
-			if err != nil {
+			anew := !cmd.Flags().Changed("after")
+			if err := from.choose(types, anew); err != nil {
 				return err
 			}
-			defer s.close()
-			return a.listEvents(cmd.Context(), &streams{services: s, item: item, delivery: delivery}, follow)
+			if from.services, err = a.dial(); err != nil {
+				return err
+			}
+			defer from.close()
+			from.limit = a.limit
+			if follow && !anew {
+				return a.follow(cmd.Context(), from)
+			}
+			return a.listEvents(cmd.Context(), from, anew, follow)
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with events as they come, until interrupted")
-	c.Flags().StringVar(&delivery, "delivery", "", "only events of this delivery `ID`")
+	c.Flags().StringVar(&from.delivery, "delivery", "", "only events of this delivery `ID`")
+	c.Flags().StringSliceVar(&types, "type", nil, "only events of these `TYPES`, such as dispatch.dropped or poll.rearmed")
+	c.Flags().Int64Var(&from.after[0], "after", 0, "the dispatcher's events after this `NUMBER`, in order from there, and none of the poller's")
 	a.jsonFlag(c)
 	c.Flags().IntVarP(&a.limit, "limit", "n", 50, "begin with at most this many of the newest")
 	return c
 }
 
-func (a *app) listEvents(ctx context.Context, from *streams, follow bool) error {
-	events, away := from.next(ctx, a.limit, true)
+// listEvents writes the newest events, or those after a number.
+func (a *app) listEvents(ctx context.Context, from *streams, latest, follow bool) error {
+	events, away := from.next(ctx, a.limit, latest)
 	events = events[max(0, len(events)-a.limit):]
 	for _, err := range away {
-		if fault.KindOf(err) != fault.Unavailable || len(away) == len(from.away) && !follow {
+		if fault.KindOf(err) != fault.Unavailable || len(away) == from.count() && !follow {
 			return err
 		}
 	}
 	switch {
 	case !follow && a.json:
-		if err := view.JSON(a.stdout, &dispatcherv1.ListEventsResponse{Events: events}); err != nil {
+		if err := view.JSON(a.stdout, &dispatcherv1.ListEventsResponse{Events: events, LastSequence: from.last, ForgottenSequence: from.forgotten}); err != nil {
 			return err
 		}
 	case !follow && len(events) == 0:
@@ -73,10 +83,18 @@ func (a *app) listEvents(ctx context.Context, from *streams, follow bool) error 
 			return err
 		}
 	}
+	if !latest && from.forgotten > from.after[0] {
+		a.missed(from.forgotten)
+	}
 	if follow {
-		return a.follow(ctx, from, away)
+		return a.follow(ctx, from)
 	}
 	return errors.Join(away...)
+}
+
+// missed says that events are gone.
+func (a *app) missed(forgotten int64) {
+	a.warn("events up to number %d were deleted by age (dispatcher.events_retention), and some of them may be missing here", forgotten)
 }
 
 // events writes events; as JSON one a line, so that a stream of them can be read.
@@ -93,61 +111,78 @@ func (a *app) events(events []*dispatcherv1.Event) error {
 	return nil
 }
 
-// follow writes new events until ctx ends. A service that is away is waited for: its events are stored, so none is missed.
-func (a *app) follow(ctx context.Context, from *streams, away []error) error {
-	told := [2]bool{}
-	for {
-		for i, name := range []string{"dispatcher", "poller"} {
-			switch {
-			case from.away[i] && !told[i]:
-				a.warn("the %s does not answer; waiting for it", name)
-			case !from.away[i] && told[i]:
-				a.warn("the %s answers again", name)
-			}
-			told[i] = from.away[i]
-		}
-		for _, err := range away {
-			if fault.KindOf(err) != fault.Unavailable {
-				return err
-			}
-		}
-		timer := time.NewTimer(followPause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		}
-		var events []*dispatcherv1.Event
-		if events, away = from.next(ctx, maxPage, false); ctx.Err() != nil {
-			return nil //nolint:nilerr // It was interrupted, which is how following ends.
-		}
-		if err := a.events(events); err != nil {
-			return err
-		}
-	}
-}
-
 // streams are the events of the dispatcher and of the poller, in this order, each read on from where it was left.
 type streams struct {
 	*services
 	item, delivery string
-	after          [2]int64
-	away           [2]bool
+	// types are those of each that are asked for, none for all; and unasked says who is not asked.
+	types   [2][]string
+	unasked [2]bool
+	// limit is how many of the newest are shown first.
+	limit int
+	// after is the number of the last event of each. It means nothing while one is unseen: then its newest are shown first.
+	after  [2]int64
+	unseen [2]bool
+	// last and forgotten are what the dispatcher says of its numbers.
+	last, forgotten int64
+}
+
+// choose takes the types that are asked for, and whether they are asked for without a number to begin after.
+func (f *streams) choose(types []string, anew bool) error {
+	for _, name := range types {
+		switch {
+		case dispatch.EventTypes()[dispatch.EventType(name)] != "":
+			f.types[0] = append(f.types[0], name)
+		case ledger.EventTypes()[ledger.EventType(name)] != "":
+			f.types[1] = append(f.types[1], name)
+		default:
+			return fault.Newf(fault.Invalid, fault.ReasonBadArgument, "%q is no type of event", name).WithRemedy("the types are " + eventTypes())
+		}
+	}
+	f.unseen = [2]bool{anew, anew}
+	f.unasked = [2]bool{len(types) > 0 && len(f.types[0]) == 0, len(types) > 0 && len(f.types[1]) == 0 || !anew}
+	switch {
+	case f.after[0] < 0:
+		return fault.New(fault.Invalid, fault.ReasonBadArgument, "--after must not be negative")
+	case f.count() == 0:
+		return fault.New(fault.Invalid, fault.ReasonBadArgument, "--after is a number of the dispatcher's events, and --type names none of them")
+	}
+	return nil
+}
+
+func eventTypes() string {
+	var names []string
+	for name := range dispatch.EventTypes() {
+		names = append(names, string(name))
+	}
+	for name := range ledger.EventTypes() {
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// count is how many are asked.
+func (f *streams) count() (n int) {
+	for _, un := range f.unasked {
+		if !un {
+			n++
+		}
+	}
+	return n
 }
 
 // next returns the events that came since, by time, or the newest; with the errors of those who could not be asked.
 func (f *streams) next(ctx context.Context, limit int, latest bool) ([]*dispatcherv1.Event, []error) {
 	var out []*dispatcherv1.Event
 	var errs []error
-	for i, read := range []func(context.Context, int32, bool) ([]*dispatcherv1.Event, error){f.dispatched, f.polled} {
-		events, err := read(ctx, int32(limit), latest)
-		if f.away[i] = err != nil; err != nil {
-			errs = append(errs, err)
+	for i, read := range []func(context.Context, int, bool) ([]*dispatcherv1.Event, error){f.dispatched, f.polled} {
+		if f.unasked[i] {
 			continue
 		}
-		for _, e := range events {
-			f.after[i] = max(f.after[i], e.GetSequence())
+		events, err := read(ctx, limit, latest)
+		if err != nil {
+			errs = append(errs, err)
 		}
 		out = append(out, events...)
 	}
@@ -155,21 +190,25 @@ func (f *streams) next(ctx context.Context, limit int, latest bool) ([]*dispatch
 	return out, errs
 }
 
-func (f *streams) dispatched(ctx context.Context, limit int32, latest bool) (out []*dispatcherv1.Event, err error) {
+func (f *streams) dispatched(ctx context.Context, limit int, latest bool) (out []*dispatcherv1.Event, err error) {
 	err = f.dispatcher(ctx, func(ctx context.Context, c dispatcherv1.DispatcherServiceClient) error {
-		page, err := c.ListEvents(ctx, &dispatcherv1.ListEventsRequest{WorkItem: f.item, DeliveryId: f.delivery, AfterSequence: f.after[0],
-			PageSize: limit, Latest: latest})
+		page, err := c.ListEvents(ctx, &dispatcherv1.ListEventsRequest{WorkItem: f.item, DeliveryId: f.delivery, Types: f.types[0],
+			AfterSequence: f.after[0], PageSize: int32(limit), Latest: latest})
 		out = page.GetEvents()
+		f.last, f.forgotten = page.GetLastSequence(), page.GetForgottenSequence()
 		return err
 	})
+	if err == nil && latest {
+		f.after[0], f.unseen[0] = f.last, false
+	}
 	return out, err
 }
 
 // polled returns the poller's events in the dispatcher's form; the source is one of their fields.
-func (f *streams) polled(ctx context.Context, limit int32, latest bool) (out []*dispatcherv1.Event, err error) {
+func (f *streams) polled(ctx context.Context, limit int, latest bool) (out []*dispatcherv1.Event, err error) {
 	err = f.poller(ctx, callTime, func(ctx context.Context, c pollerv1.PollerServiceClient) error {
-		page, err := c.ListPollEvents(ctx, &pollerv1.ListPollEventsRequest{WorkItem: f.item, DeliveryId: f.delivery, AfterSequence: f.after[1],
-			PageSize: limit, Latest: latest})
+		page, err := c.ListPollEvents(ctx, &pollerv1.ListPollEventsRequest{WorkItem: f.item, DeliveryId: f.delivery, Types: f.types[1],
+			AfterSequence: f.after[1], PageSize: int32(limit), Latest: latest})
 		for _, e := range page.GetEvents() {
 			fields := maps.Clone(e.GetFields())
 			if e.GetSource() != "" {
@@ -180,8 +219,10 @@ func (f *streams) polled(ctx context.Context, limit int32, latest bool) (out []*
 			}
 			out = append(out, &dispatcherv1.Event{Sequence: e.GetSequence(), Type: e.GetType(), Time: e.GetTime(), WorkItem: e.GetWorkItem(),
 				DeliveryId: e.GetDeliveryId(), Fields: fields, TraceId: e.GetTraceId()})
+			f.after[1] = max(f.after[1], e.GetSequence())
 		}
 		return err
 	})
+	f.unseen[1] = f.unseen[1] && err != nil
 	return out, err
 }

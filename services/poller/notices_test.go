@@ -289,6 +289,7 @@ func TestServe_CarriesOutNoticesAndShowsWhatThePollerDid(t *testing.T) {
 		"of the delivery":  {&pollerv1.ListPollEventsRequest{DeliveryId: first.GetDeliveryId()}, 3},
 		"of another item":  {&pollerv1.ListPollEventsRequest{WorkItem: "github:o/r#1"}, 0},
 		"of the source":    {&pollerv1.ListPollEventsRequest{Source: "gh"}, 3},
+		"of a type":        {&pollerv1.ListPollEventsRequest{Types: []string{"poll.comment_failed", "poll.rearmed"}}, 1},
 		"the latest alone": {&pollerv1.ListPollEventsRequest{PageSize: 1, Latest: true}, 1},
 	} {
 		response, err := r.api.ListPollEvents(t.Context(), tt.request)
@@ -297,7 +298,7 @@ func TestServe_CarriesOutNoticesAndShowsWhatThePollerDid(t *testing.T) {
 	}
 	for name, request := range map[string]*pollerv1.ListPollEventsRequest{
 		"a page of 501": {PageSize: 501}, "before the beginning": {AfterSequence: -1}, "a broken item": {WorkItem: "x"},
-		"a broken id": {DeliveryId: "A B"},
+		"a broken id": {DeliveryId: "A B"}, "a type of others": {Types: []string{"session.spawned"}},
 	} {
 		if _, err := r.api.ListPollEvents(t.Context(), request); err == nil {
 			t.Errorf("%s is taken", name)

@@ -126,6 +126,9 @@ type DeliveryQuery struct {
 	WorkItem string
 	// Outcome chooses those with one outcome; nil for all.
 	Outcome *dispatch.Outcome
+	// Reason and Host choose those with one reason, and those that went to one host; empty for all.
+	Reason dispatch.Reason
+	Host   string
 	// BeforeTime and BeforeID are those of the last delivery already seen; zero for the newest.
 	BeforeTime time.Time
 	BeforeID   string

@@ -7,6 +7,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -132,7 +133,11 @@ func (s *Server) ListDeliveries(ctx context.Context, r *dispatcherv1.ListDeliver
 	if err != nil {
 		return nil, err
 	}
-	q := deliver.DeliveryQuery{WorkItem: item, Limit: limit + 1}
+	q := deliver.DeliveryQuery{WorkItem: item, Host: r.GetHost(), Reason: dispatch.Reason(r.GetReason()), Limit: limit + 1}
+	if q.Reason != "" && !slices.Contains(dispatch.Reasons(), q.Reason) {
+		return nil, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "%.64q is no reason of an outcome", r.GetReason()).
+			WithRemedy("docs/glossary.md lists the reasons of the dispatcher")
+	}
 	if q.Outcome, err = wantedOutcome(r.GetOutcome()); err != nil {
 		return nil, err
 	}
@@ -160,7 +165,7 @@ func (s *Server) ListSessions(ctx context.Context, r *dispatcherv1.ListSessionsR
 	if err != nil {
 		return nil, err
 	}
-	q := deliver.SessionQuery{WorkItem: item, Limit: limit + 1}
+	q := deliver.SessionQuery{WorkItem: item, Host: r.GetHost(), Limit: limit + 1}
 	if q.After, err = readSessionToken(r.GetPageToken()); err != nil {
 		return nil, err
 	}

@@ -53,6 +53,8 @@ func (s *Store) Deliveries(ctx context.Context, q deliver.DeliveryQuery) ([]deli
 		f.and(*q.Outcome != dispatch.Delivered, "outcome <> 'delivered' and outcome = @outcome", "outcome", q.Outcome.String())
 		f.and(*q.Outcome == dispatch.Delivered, "outcome = @outcome", "outcome", q.Outcome.String())
 	}
+	f.and(q.Reason != "", "reason = @reason", "reason", string(q.Reason))
+	f.and(q.Host != "", "host = @host", "host", q.Host)
 	f.and(q.BeforeID != "", "(created_at, delivery_id) < (@time, @id)", "id", q.BeforeID)
 	f.args["time"] = q.BeforeTime
 	return many(s, ctx, fmt.Sprintf("select %s from dispatcher.deliveries where %s order by created_at desc, delivery_id desc limit @limit",

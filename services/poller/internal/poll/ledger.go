@@ -241,7 +241,9 @@ type EventQuery struct {
 	// After chooses events with a higher sequence number.
 	After                        int64
 	WorkItem, DeliveryID, Source string
-	Limit                        int
+	// Types chooses events of these types; empty for all.
+	Types []ledger.EventType
+	Limit int
 	// Latest chooses the newest instead of the oldest, in the same order.
 	Latest bool
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
@@ -55,6 +56,13 @@ func queryOf(r *pollerv1.ListPollEventsRequest) (q poll.EventQuery, err error) {
 	}
 	if q.DeliveryID, err = deliveryOf(r.GetDeliveryId()); err != nil {
 		return q, err
+	}
+	for _, name := range r.GetTypes() {
+		if ledger.EventTypes()[ledger.EventType(name)] == "" {
+			return q, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "%.64q is no type of the poller's events", name).
+				WithRemedy("docs/events.md lists the types")
+		}
+		q.Types = append(q.Types, ledger.EventType(name))
 	}
 	q.Limit, err = limitOf(r.GetPageSize(), eventPageSize)
 	return q, err

@@ -45,9 +45,11 @@ values (@type, @item, @delivery, @source, @fields::jsonb, @trace)`, pgx.NamedArg
 // nothing.
 func (s *Store) Events(ctx context.Context, q poll.EventQuery) ([]poll.Followed, error) {
 	where := []string{"seq > @after"}
-	args := pgx.NamedArgs{"after": q.After, "limit": q.Limit, "item": q.WorkItem, "delivery": q.DeliveryID, "source": q.Source}
+	args := pgx.NamedArgs{"after": q.After, "limit": q.Limit, "item": q.WorkItem, "delivery": q.DeliveryID, "source": q.Source,
+		"types": q.Types}
 	for condition, on := range map[string]bool{
 		"work_item = @item": q.WorkItem != "", "delivery_id = @delivery": q.DeliveryID != "", "source = @source": q.Source != "",
+		"type = any(@types)": len(q.Types) > 0,
 	} {
 		if on {
 			where = append(where, condition)

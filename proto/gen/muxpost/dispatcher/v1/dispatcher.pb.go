@@ -849,7 +849,11 @@ type ListDeliveriesRequest struct {
 	// Where the last page ended; empty for the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Only those with this outcome; unspecified for all.
-	Outcome       Outcome `protobuf:"varint,4,opt,name=outcome,proto3,enum=muxpost.dispatcher.v1.Outcome" json:"outcome,omitempty"`
+	Outcome Outcome `protobuf:"varint,4,opt,name=outcome,proto3,enum=muxpost.dispatcher.v1.Outcome" json:"outcome,omitempty"`
+	// Only those whose outcome has this reason, from the closed list in docs/glossary.md; empty for all. Another one is refused.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Only those that went to this host; empty for all.
+	Host          string `protobuf:"bytes,6,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -910,6 +914,20 @@ func (x *ListDeliveriesRequest) GetOutcome() Outcome {
 		return x.Outcome
 	}
 	return Outcome_OUTCOME_UNSPECIFIED
+}
+
+func (x *ListDeliveriesRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ListDeliveriesRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
 }
 
 // ListDeliveriesResponse is one page.
@@ -1158,7 +1176,9 @@ type ListSessionsRequest struct {
 	// Where the last page ended; empty for the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// True returns the records alone and asks no host.
-	SkipProbe     bool `protobuf:"varint,4,opt,name=skip_probe,json=skipProbe,proto3" json:"skip_probe,omitempty"`
+	SkipProbe bool `protobuf:"varint,4,opt,name=skip_probe,json=skipProbe,proto3" json:"skip_probe,omitempty"`
+	// Only those that are recorded on this host; empty for all.
+	Host          string `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1219,6 +1239,13 @@ func (x *ListSessionsRequest) GetSkipProbe() bool {
 		return x.SkipProbe
 	}
 	return false
+}
+
+func (x *ListSessionsRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
 }
 
 // ListSessionsResponse is one page.
@@ -3879,13 +3906,15 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\"R\n" +
 	"\x13GetDeliveryResponse\x12;\n" +
-	"\bdelivery\x18\x01 \x01(\v2\x1f.muxpost.dispatcher.v1.DeliveryR\bdelivery\"\xaa\x01\n" +
+	"\bdelivery\x18\x01 \x01(\v2\x1f.muxpost.dispatcher.v1.DeliveryR\bdelivery\"\xd6\x01\n" +
 	"\x15ListDeliveriesRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x128\n" +
-	"\aoutcome\x18\x04 \x01(\x0e2\x1e.muxpost.dispatcher.v1.OutcomeR\aoutcome\"\x81\x01\n" +
+	"\aoutcome\x18\x04 \x01(\x0e2\x1e.muxpost.dispatcher.v1.OutcomeR\aoutcome\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04host\x18\x06 \x01(\tR\x04host\"\x81\x01\n" +
 	"\x16ListDeliveriesResponse\x12?\n" +
 	"\n" +
 	"deliveries\x18\x01 \x03(\v2\x1f.muxpost.dispatcher.v1.DeliveryR\n" +
@@ -3911,14 +3940,15 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"updateTime\x128\n" +
 	"\x05flags\x18\x0e \x03(\x0e2\".muxpost.dispatcher.v1.SessionFlagR\x05flags\x12B\n" +
 	"\bactivity\x18\x0f \x01(\x0e2&.muxpost.dispatcher.v1.SessionActivityR\bactivity\x12'\n" +
-	"\x0factivity_detail\x18\x10 \x01(\tR\x0eactivityDetail\"\x8d\x01\n" +
+	"\x0factivity_detail\x18\x10 \x01(\tR\x0eactivityDetail\"\xa1\x01\n" +
 	"\x13ListSessionsRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x1d\n" +
 	"\n" +
-	"skip_probe\x18\x04 \x01(\bR\tskipProbe\"z\n" +
+	"skip_probe\x18\x04 \x01(\bR\tskipProbe\x12\x12\n" +
+	"\x04host\x18\x05 \x01(\tR\x04host\"z\n" +
 	"\x14ListSessionsResponse\x12:\n" +
 	"\bsessions\x18\x01 \x03(\v2\x1e.muxpost.dispatcher.v1.SessionR\bsessions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbd\x02\n" +

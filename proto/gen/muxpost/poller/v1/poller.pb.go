@@ -1943,7 +1943,9 @@ type ListPollEventsRequest struct {
 	// At most this many, 1 to 500. Zero means 100.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// True returns the newest page instead of the first, still in order of sequence.
-	Latest        bool `protobuf:"varint,6,opt,name=latest,proto3" json:"latest,omitempty"`
+	Latest bool `protobuf:"varint,6,opt,name=latest,proto3" json:"latest,omitempty"`
+	// Only events of these types; empty for all. One that is not in the closed list is refused.
+	Types         []string `protobuf:"bytes,7,rep,name=types,proto3" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2018,6 +2020,13 @@ func (x *ListPollEventsRequest) GetLatest() bool {
 		return x.Latest
 	}
 	return false
+}
+
+func (x *ListPollEventsRequest) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
 }
 
 // ListPollEventsResponse is one page of events.
@@ -2222,7 +2231,7 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\btrace_id\x18\b \x01(\tR\atraceId\x1a9\n" +
 	"\vFieldsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc9\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdf\x01\n" +
 	"\x15ListPollEventsRequest\x12%\n" +
 	"\x0eafter_sequence\x18\x01 \x01(\x03R\rafterSequence\x12\x1b\n" +
 	"\twork_item\x18\x02 \x01(\tR\bworkItem\x12\x1f\n" +
@@ -2230,7 +2239,8 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"deliveryId\x12\x16\n" +
 	"\x06source\x18\x04 \x01(\tR\x06source\x12\x1b\n" +
 	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x16\n" +
-	"\x06latest\x18\x06 \x01(\bR\x06latest\"N\n" +
+	"\x06latest\x18\x06 \x01(\bR\x06latest\x12\x14\n" +
+	"\x05types\x18\a \x03(\tR\x05types\"N\n" +
 	"\x16ListPollEventsResponse\x124\n" +
 	"\x06events\x18\x01 \x03(\v2\x1c.muxpost.poller.v1.PollEventR\x06events*\xfb\x01\n" +
 	"\vLedgerState\x12\x1c\n" +
