@@ -1,38 +1,38 @@
 package dispatch
 
-// EventType is the type of something that people can follow: stored for good, and listed by the dispatcher.
+// EventType is the type of something that people and programs can follow: stored in order, and listed and streamed by the dispatcher.
 type EventType string
 
 // The events that the dispatcher emits. The list is closed: a test fails on one that is emitted and not listed, or listed and
-// never emitted. Every event has the fields work_item, target, host, harness and delivery_id where they are known.
+// never emitted. EventFields says what stands in each.
 const (
-	// DispatchQueued: a delivery was asked for the first time. Field kind.
+	// DispatchQueued: a delivery was asked for the first time.
 	DispatchQueued EventType = "dispatch.queued"
-	// DispatchSucceeded: a delivery is in its conversation. Fields kind, how, conversation_id.
+	// DispatchSucceeded: a delivery is in its conversation.
 	DispatchSucceeded EventType = "dispatch.succeeded"
-	// DispatchFailed: a delivery was answered with a failure and may be tried again. Fields kind, reason, detail.
+	// DispatchFailed: a delivery was answered with a failure and may be tried again.
 	DispatchFailed EventType = "dispatch.failed"
-	// DispatchDropped: a delivery was ended with a reason. Fields kind, reason, remedy.
+	// DispatchDropped: a delivery was ended with a reason.
 	DispatchDropped EventType = "dispatch.dropped"
-	// DispatchPaused: an operator paused the deliveries of a work item, or of all (without a work item). Fields reason, who.
+	// DispatchPaused: an operator paused the deliveries of a work item, or of all (without a work item).
 	DispatchPaused EventType = "dispatch.paused"
-	// DispatchUnpaused: an operator ended a pause. Field who.
+	// DispatchUnpaused: an operator ended a pause.
 	DispatchUnpaused EventType = "dispatch.unpaused"
-	// DispatchReopened: an operator took back that a delivery was dropped. Fields kind, reason (of the drop), who.
+	// DispatchReopened: an operator took back that a delivery was dropped.
 	DispatchReopened EventType = "dispatch.reopened"
-	// SessionSpawned: a first session was started. Fields conversation_id, incarnation.
+	// SessionSpawned: a first session was started.
 	SessionSpawned EventType = "session.spawned"
-	// SessionSpawnFailed: a first session could not be started. Fields reason, remedy.
+	// SessionSpawnFailed: a first session could not be started.
 	SessionSpawnFailed EventType = "session.spawn_failed"
-	// SessionRespawned: a session came back. Fields resumed, conversation_id, incarnation.
+	// SessionRespawned: a session came back.
 	SessionRespawned EventType = "session.respawned"
-	// SessionRespawnAverted: a respawn found a living occupant of ours, and the delivery went into it. Field kind.
+	// SessionRespawnAverted: a respawn found a living occupant of ours, and the delivery went into it.
 	SessionRespawnAverted EventType = "session.respawn_averted"
-	// SessionResumeFailed: a conversation could not be resumed; a fresh one is started. Fields reason, conversation_id.
+	// SessionResumeFailed: a conversation could not be resumed; a fresh one is started.
 	SessionResumeFailed EventType = "session.resume_failed"
-	// SessionRegistered: a session was recorded because its stamp, or what the host knows of it, proves it ours. Fields reason, incarnation.
+	// SessionRegistered: a session was recorded because its stamp, or what the host knows of it, proves it ours.
 	SessionRegistered EventType = "session.registered"
-	// SessionStopped: an operator had an agent ended. Fields who, reason, incarnation.
+	// SessionStopped: an operator had an agent ended.
 	SessionStopped EventType = "session.stopped"
 	// SessionSuperseded: a work item was moved away from the host of its session, which is left there. Fields who, conversation_id, incarnation.
 	SessionSuperseded EventType = "session.superseded"
@@ -71,5 +71,28 @@ func EventTypes() map[EventType]string {
 		HostUndrained:         "an operator ended the drain of a host",
 		HostAccepted:          "an operator gave the name of a host to the next tmuxd that answers under it",
 		HostForgotten:         "an operator had a host forgotten",
+	}
+}
+
+// CommonFields are the fields of every event. One that is not known, or concerns nothing, is empty.
+func CommonFields() []string { return []string{"work_item", "target", "host", "harness", "delivery_id"} }
+
+// EventFields lists the fields of every event type, beside the common ones. A field is always there, and may be empty.
+func EventFields() map[EventType][]string {
+	return map[EventType][]string{
+		DispatchQueued:        {"kind"},
+		DispatchSucceeded:     {"kind", "how", "conversation_id"},
+		DispatchFailed:        {"kind", "reason", "detail"},
+		DispatchDropped:       {"kind", "reason", "remedy"},
+		DispatchPaused:        {"reason", "who"},
+		DispatchUnpaused:      {"who"},
+		DispatchReopened:      {"kind", "reason", "who"},
+		SessionSpawned:        {"kind", "conversation_id", "incarnation"},
+		SessionSpawnFailed:    {"kind", "reason", "remedy"},
+		SessionRespawned:      {"kind", "resumed", "conversation_id", "incarnation"},
+		SessionRespawnAverted: {"kind"},
+		SessionResumeFailed:   {"kind", "reason", "conversation_id"},
+		SessionRegistered:     {"kind", "reason", "incarnation"},
+		SessionStopped:        {"reason", "who", "incarnation"},
 	}
 }

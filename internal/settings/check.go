@@ -157,7 +157,8 @@ func (t Tasks) check(p *problems) {
 func (d *Dispatcher) check(p *problems) {
 	checkListen(p, d.Listen)
 	d.checkHosts(p)
-	checkRetention(p, d.Retention)
+	checkRetention(p, "retention", d.Retention)
+	checkRetention(p, "events_retention", d.EventsRetention)
 	p.add(!slices.Contains([]string{FirstSpawnAny, FirstSpawnOpened, FirstSpawnNever}, d.FirstSpawn),
 		"first_spawn is %q: set it to %s (every event may start the first session of its work item), %s (the opening event and messages by "+
 			"hand may) or %s", d.FirstSpawn, FirstSpawnAny, FirstSpawnOpened, FirstSpawnNever)

@@ -9,6 +9,6 @@ const (
 )
 
 // checkRetention checks how long what is finished is kept.
-func checkRetention(p *problems, keep time.Duration) {
-	p.add(keep < minRetention, "retention is %v: it must be %v at least", keep, minRetention)
+func checkRetention(p *problems, key string, keep time.Duration) {
+	p.add(keep < minRetention, "%s is %v: it must be %v at least", key, keep, minRetention)
 }

@@ -206,7 +206,9 @@ type Dispatcher struct {
 	Shadow bool `conf:"shadow"`
 	// Retention is how long what was delivered is kept.
 	Retention time.Duration `conf:"retention"`
-	LogLevel  slog.Level    `conf:"log_level"`
+	// EventsRetention is how long events are kept for those who follow them; Retention when the file leaves it out.
+	EventsRetention time.Duration `conf:"events_retention"`
+	LogLevel        slog.Level    `conf:"log_level"`
 }
 
 // TLS names our own certificate, whose URI says who we are, its key, and the certificate of the authority that both ends trust.

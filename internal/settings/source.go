@@ -37,7 +37,7 @@ const (
 func (c *Poller) check(p *problems) {
 	checkListen(p, c.Listen)
 	checkCalled(p, "dispatcher", c.Dispatcher, layout.Dispatcher)
-	checkRetention(p, c.Retention)
+	checkRetention(p, "retention", c.Retention)
 	p.add(c.Workers < 1 || c.Workers > maxWorkers, "workers is %d: it must be 1 to %d", c.Workers, maxWorkers)
 	p.add(c.Budget < 1 || c.Budget > maxBudget, "budget is %d: it must be 1 to %d", c.Budget, maxBudget)
 	names, places := map[string]int{}, map[string]int{}

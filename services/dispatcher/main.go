@@ -135,7 +135,9 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	group.Add("listen", func(ctx context.Context) error {
 		return records.Listen(ctx, func() { news.Tell(hints.Any) }, telemetry.Logger)
 	})
-	group.Add("forget", func(ctx context.Context) error { return forget.Run(ctx, records, config.Retention, telemetry.Logger) })
+	group.Add("forget", func(ctx context.Context) error {
+		return forget.Run(ctx, records, forget.Keep{Deliveries: config.Retention, Events: config.EventsRetention}, telemetry.Logger)
+	})
 	group.Add("health", func(ctx context.Context) error {
 		return watchHealth(ctx, records, api.Health(), telemetry.Logger, healthEvery)
 	})

@@ -145,6 +145,9 @@ func TestPause_TellsOfItselfOnce(t *testing.T) {
 	if len(events) != 2 || events[0].Type != dispatch.DispatchPaused || events[1].Type != dispatch.DispatchUnpaused {
 		t.Fatalf("%+v", events)
 	}
+	for _, e := range events {
+		hasItsFields(t, e)
+	}
 	if f := events[0].Fields; f["who"] != "ann" || f["reason"] != "an upgrade" || f["target"] != target || f["work_item"] != item {
 		t.Errorf("%v", f)
 	}
@@ -270,6 +273,7 @@ func TestReopen_IsDecidedAgain(t *testing.T) {
 	}
 	var told []deliver.Event
 	for _, e := range b.store.Events() {
+		hasItsFields(t, e)
 		if e.Type == dispatch.DispatchReopened {
 			told = append(told, e)
 		}

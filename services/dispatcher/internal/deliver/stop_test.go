@@ -46,6 +46,7 @@ func TestStop_EndsOurOwnLivingAgentAndNothingElse(t *testing.T) {
 				t.Fatalf("%d events", len(events))
 			}
 			for _, e := range events {
+				hasItsFields(t, e)
 				if f := e.Fields; e.Type != dispatch.SessionStopped || f["who"] != "ann" || f["reason"] != "it is stuck" || f["incarnation"] == "" || f["host"] == "" {
 					t.Errorf("%+v", e)
 				}

@@ -2,6 +2,7 @@ package deliver_test
 
 import (
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -140,6 +141,16 @@ func (r row) check(t *testing.T) {
 	r.checkWords(t, b, d)
 }
 
+// hasItsFields holds an event to the list of its type's fields.
+func hasItsFields(t *testing.T, e deliver.Event) {
+	t.Helper()
+	want := append(dispatch.CommonFields(), dispatch.EventFields()[e.Type]...)
+	slices.Sort(want)
+	if got := slices.Sorted(maps.Keys(e.Fields)); !slices.Equal(got, want) {
+		t.Errorf("%s has the fields %v, and those listed are %v", e.Type, got, want)
+	}
+}
+
 // checkWords holds what every delivery must say and must not say.
 func (r row) checkWords(t *testing.T, b bench, d deliver.Delivery) {
 	t.Helper()
@@ -159,11 +170,7 @@ func (r row) checkWords(t *testing.T, b bench, d deliver.Delivery) {
 		t.Errorf("the record repeats the text: %+v", d)
 	}
 	for _, e := range b.store.Events() {
-		for _, field := range []string{"work_item", "target", "host", "harness", "delivery_id", "kind"} {
-			if _, ok := e.Fields[field]; !ok {
-				t.Errorf("%s has no %s: %v", e.Type, field, e.Fields)
-			}
-		}
+		hasItsFields(t, e)
 		for name, value := range e.Fields {
 			if strings.Contains(value, secret) {
 				t.Errorf("%s.%s repeats the text", e.Type, name)

@@ -21,18 +21,21 @@ const (
 
 // Records are kept. Their errors are faults.
 type Records interface {
-	// Forget deletes what has been finished for longer than keep, and returns how many deliveries and events went.
-	Forget(ctx context.Context, keep time.Duration) (deliveries, events int64, err error)
+	// ForgetDeliveries deletes deliveries that have been finished for longer than keep, and returns how many went.
+	ForgetDeliveries(ctx context.Context, keep time.Duration) (int64, error)
+	// ForgetEvents deletes events that are older than keep and tell of nothing that is unfinished, and returns how many went.
+	ForgetEvents(ctx context.Context, keep time.Duration) (int64, error)
 }
 
+// Keep is how long what is old is kept.
+type Keep struct{ Deliveries, Events time.Duration }
+
 // Run deletes at once and then every hour, until ctx ends. It returns nil: trouble with the records is waited out.
-func Run(ctx context.Context, records Records, keep time.Duration, log *slog.Logger) error {
+func Run(ctx context.Context, records Records, keep Keep, log *slog.Logger) error {
 	ticker := time.NewTicker(Every)
 	defer ticker.Stop()
 	for {
-		round, cancel := context.WithTimeout(ctx, roundTime)
-		deliveries, events, err := records.Forget(round, keep)
-		cancel()
+		deliveries, events, err := once(ctx, records, keep)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -47,4 +50,14 @@ func Run(ctx context.Context, records Records, keep time.Duration, log *slog.Log
 		case <-ticker.C:
 		}
 	}
+}
+
+func once(ctx context.Context, records Records, keep Keep) (deliveries, events int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, roundTime)
+	defer cancel()
+	if deliveries, err = records.ForgetDeliveries(ctx, keep.Deliveries); err != nil {
+		return deliveries, 0, err
+	}
+	events, err = records.ForgetEvents(ctx, keep.Events)
+	return deliveries, events, err
 }

@@ -28,11 +28,15 @@ func (r *records) heal() int {
 	return r.rounds
 }
 
-func (r *records) Forget(_ context.Context, keep time.Duration) (int64, int64, error) {
+func (r *records) ForgetDeliveries(_ context.Context, keep time.Duration) (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rounds++
-	return int64(keep / time.Hour), 0, r.err
+	return int64(keep / time.Hour), r.err
+}
+
+func (r *records) ForgetEvents(_ context.Context, keep time.Duration) (int64, error) {
+	return int64(keep / time.Hour), nil
 }
 
 func TestRun_AtOnceAndEveryHourAndThroughTrouble(t *testing.T) {
@@ -41,7 +45,9 @@ func TestRun_AtOnceAndEveryHourAndThroughTrouble(t *testing.T) {
 		r := &records{err: fault.New(fault.Unavailable, fault.ReasonDatabase, "the database does not answer")}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- Run(ctx, r, 3*time.Hour, slog.New(slog.NewTextHandler(&log, nil))) }()
+		go func() {
+			ended <- Run(ctx, r, Keep{Deliveries: 3 * time.Hour, Events: 5 * time.Hour}, slog.New(slog.NewTextHandler(&log, nil)))
+		}()
 		synctest.Wait()
 		if n := r.heal(); n != 1 {
 			t.Errorf("%d rounds at the start", n)
@@ -55,7 +61,7 @@ func TestRun_AtOnceAndEveryHourAndThroughTrouble(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if told := log.String(); strings.Count(told, "were not deleted") != 1 || strings.Count(told, "count=3") != 2 {
+		if told := log.String(); strings.Count(told, "were not deleted") != 1 || strings.Count(told, "count=3 events=5") != 2 {
 			t.Errorf("told:\n%s", told)
 		}
 	})

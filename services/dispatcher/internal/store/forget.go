@@ -20,13 +20,14 @@ delete from dispatcher.deliveries where delivery_id in (
 	for update skip locked
 )`
 
-// What is told of a delivery is kept as long as the delivery is.
+// What is told of a delivery that may be asked for again, or that a person may have to look at, is kept as long as it is. Up to which number
+// events are gone is written with the deletion, so that a reader who was away for longer hears of it.
 const forgetEventsSQL = `
 with gone as (
 	delete from dispatcher.events where seq in (
 		select e.seq from dispatcher.events e
 		where e.time < now() - $1::interval
-			and not exists (select from dispatcher.deliveries d where d.delivery_id = e.delivery_id)
+			and not exists (select from dispatcher.deliveries d where d.delivery_id = e.delivery_id and d.outcome <> 'delivered')
 		order by e.seq
 		limit $2
 	)
@@ -36,20 +37,25 @@ with gone as (
 )
 select seq from gone`
 
-// Forget deletes deliveries that have been in their conversations for longer than keep, and the events that are as old and tell of no
-// delivery that is still known. Sessions, leases and pauses stay. It returns how many deliveries and events went.
-func (s *Store) Forget(ctx context.Context, keep time.Duration) (deliveries, events int64, err error) {
-	for _, part := range []struct {
-		sql   string
-		count *int64
-	}{{forgetDeliveriesSQL, &deliveries}, {forgetEventsSQL, &events}} {
-		for n := int64(forgetBatch); n == forgetBatch; *part.count += n {
-			tag, err := s.pool.Exec(ctx, part.sql, keep, forgetBatch)
-			if err != nil {
-				return deliveries, events, db.Fault(err)
-			}
-			n = tag.RowsAffected()
+// ForgetDeliveries deletes deliveries that have been in their conversations for longer than keep, and returns how many went. Sessions, leases
+// and pauses stay.
+func (s *Store) ForgetDeliveries(ctx context.Context, keep time.Duration) (int64, error) {
+	return s.forget(ctx, forgetDeliveriesSQL, keep)
+}
+
+// ForgetEvents deletes events that are older than keep, except those of deliveries that are known and not delivered, and returns how many went.
+func (s *Store) ForgetEvents(ctx context.Context, keep time.Duration) (int64, error) {
+	return s.forget(ctx, forgetEventsSQL, keep)
+}
+
+// forget runs a statement, which takes the age and the size of a batch, until it finds no full one.
+func (s *Store) forget(ctx context.Context, sql string, keep time.Duration) (all int64, err error) {
+	for n := int64(forgetBatch); n == forgetBatch; all += n {
+		tag, err := s.pool.Exec(ctx, sql, keep, forgetBatch)
+		if err != nil {
+			return all, db.Fault(err)
 		}
+		n = tag.RowsAffected()
 	}
-	return deliveries, events, nil
+	return all, nil
 }

@@ -33,9 +33,12 @@ func TestForget_OnlyWhatWasDeliveredLongAgoAndWhatWasToldOfIt(t *testing.T) {
 	exec(`insert into dispatcher.events (type, work_item) values ('session.spawned', $1)`, item)
 	exec(`update dispatcher.events set time = now() - interval '100 days'`)
 	exec(`insert into dispatcher.events (type, work_item) values ('session.lost', $1)`, item)
-	deliveries, told, err := s.Forget(t.Context(), 90*24*time.Hour)
-	if err != nil || deliveries != 1 || told != 2 {
-		t.Errorf("%d deliveries, %d events, %v", deliveries, told, err)
+	// Of the two that are delivered, one is kept; of neither the old events are.
+	if n, err := s.ForgetEvents(t.Context(), 90*24*time.Hour); err != nil || n != 3 {
+		t.Errorf("%d events, %v", n, err)
+	}
+	if n, err := s.ForgetDeliveries(t.Context(), 90*24*time.Hour); err != nil || n != 1 {
+		t.Errorf("%d deliveries, %v", n, err)
 	}
 	left, err := s.Deliveries(t.Context(), deliver.DeliveryQuery{Limit: 100})
 	if err != nil {
@@ -51,9 +54,40 @@ func TestForget_OnlyWhatWasDeliveredLongAgoAndWhatWasToldOfIt(t *testing.T) {
 		t.Errorf("left %v, want %v", got, want)
 	}
 	for _, e := range events(t, s, deliver.EventQuery{}) {
-		if e.DeliveryID == "delivery-delivered" || e.Type == "session.spawned" {
+		if e.DeliveryID == "delivery-delivered" || e.DeliveryID == "delivery-new" || e.Type == "session.spawned" {
 			t.Errorf("left %+v", e)
 		}
+	}
+}
+
+// TestForgetEvents_WhoReadsAfterwardsCanSeeThatSomeAreGone holds the number up to which events may be gone, beside those before it that are kept.
+func TestForgetEvents_WhoReadsAfterwardsCanSeeThatSomeAreGone(t *testing.T) {
+	s, pool := newStore(t)
+	begin(t, s, "delivery-1") // it waits, so that its event is kept
+	if _, err := pool.Exec(t.Context(), `insert into dispatcher.events (type) select 'session.spawned' from generate_series(1, 3);
+update dispatcher.events set time = now() - interval '100 days'; insert into dispatcher.events (type) values ('session.stopped')`); err != nil {
+		t.Fatal(err)
+	}
+	before := page(t, s, deliver.EventQuery{})
+	if n, err := s.ForgetEvents(t.Context(), 90*24*time.Hour); err != nil || n != 3 {
+		t.Errorf("%d events, %v", n, err)
+	}
+	after := page(t, s, deliver.EventQuery{})
+	if before.Forgotten != 0 || after.Forgotten != before.Events[3].Sequence || len(after.Events) != 2 || after.Last != before.Last {
+		t.Errorf("%+v, and before %+v", after, before)
+	}
+	// When all are gone, the numbers do not begin again for who asks.
+	if _, err := s.ForgetEvents(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), "update dispatcher.deliveries set outcome = 'delivered'"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ForgetEvents(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if none := page(t, s, deliver.EventQuery{}); len(none.Events) != 0 || none.Last != before.Last || none.Forgotten != before.Last {
+		t.Errorf("%+v, and before %+v", none, before)
 	}
 }
 
@@ -63,7 +97,7 @@ func TestForget_GoesOnUntilNothingIsLeft(t *testing.T) {
 select 'session.spawned', now() - interval '100 days' from generate_series(1, $1)`, 2*forgetBatch+1); err != nil {
 		t.Fatal(err)
 	}
-	if _, told, err := s.Forget(t.Context(), 90*24*time.Hour); err != nil || told != 2*forgetBatch+1 {
+	if told, err := s.ForgetEvents(t.Context(), 90*24*time.Hour); err != nil || told != 2*forgetBatch+1 {
 		t.Errorf("%d, %v", told, err)
 	}
 }

@@ -63,6 +63,11 @@ func take(t *testing.T, s *Store, holder string) lease.Lease {
 
 func events(t *testing.T, s *Store, q deliver.EventQuery) []deliver.Event {
 	t.Helper()
+	return page(t, s, q).Events
+}
+
+func page(t *testing.T, s *Store, q deliver.EventQuery) deliver.EventPage {
+	t.Helper()
 	if q.Limit == 0 {
 		q.Limit = 100
 	}
@@ -70,7 +75,7 @@ func events(t *testing.T, s *Store, q deliver.EventQuery) []deliver.Event {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return got.Events
+	return got
 }
 
 func TestBegin_IsIdempotentAndCountsAsks(t *testing.T) {
