@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -16,6 +17,7 @@ import (
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/rpc/rpctest"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	"muxpost.dev/muxpost/services/dispatcher/internal/store"
 )
 
 // database opens the service's database beside it.
@@ -192,5 +194,45 @@ func TestWatchEvents_EndsAsUnavailableWithTheService(t *testing.T) {
 	s.stop()
 	if _, err := stream.Recv(); !errors.Is(err, fault.Unavailable) {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestWatchEvents_SaysWhatIsGoneAndRefusesANumberFromElsewhere(t *testing.T) {
+	s := startService(t)
+	pool := s.database(t)
+	if _, err := pool.Exec(t.Context(), `insert into dispatcher.events (type, time) select 'session.spawned', now() - n * interval '30 days'
+		from generate_series(6, 1, -1) n`); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := store.New(pool).ForgetEvents(t.Context(), 100*24*time.Hour); err != nil || n != 3 {
+		t.Fatalf("%d, %v", n, err)
+	}
+	steps := func(after int64) (out []string) {
+		t.Helper()
+		stream, err := s.client.WatchEvents(t.Context(), &dispatcherv1.WatchEventsRequest{AfterSequence: after})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			step, err := stream.Recv()
+			switch {
+			case err != nil:
+				return append(out, err.Error())
+			case step.GetCaughtUp() != nil:
+				return append(out, fmt.Sprint("end ", step.GetCaughtUp().GetSequence()))
+			case step.GetMissed() != nil:
+				out = append(out, fmt.Sprint("missed ", step.GetMissed().GetForgottenSequence()))
+			default:
+				out = append(out, fmt.Sprint(step.GetEvent().GetSequence()))
+			}
+		}
+	}
+	for after, want := range map[int64]string{0: "missed 3 4 5 6 end 6", 2: "missed 3 4 5 6 end 6", 3: "4 5 6 end 6", 6: "end 6"} {
+		if got := strings.Join(steps(after), " "); got != want {
+			t.Errorf("after %d: %s, want %s", after, got, want)
+		}
+	}
+	if got := strings.Join(steps(7), " "); !strings.Contains(got, "after_sequence is 7, and the last event has 6") || !strings.Contains(got, "restored") {
+		t.Errorf("after what was never given: %s", got)
 	}
 }
