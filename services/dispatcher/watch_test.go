@@ -200,11 +200,11 @@ func TestWatchEvents_EndsAsUnavailableWithTheService(t *testing.T) {
 func TestWatchEvents_SaysWhatIsGoneAndRefusesANumberFromElsewhere(t *testing.T) {
 	s := startService(t)
 	pool := s.database(t)
-	if _, err := pool.Exec(t.Context(), `insert into dispatcher.events (type, time) select 'session.spawned', now() - n * interval '30 days'
+	if _, err := pool.Exec(t.Context(), `insert into dispatcher.events (type, time) select 'session.spawned', now() - n * interval '1 day'
 		from generate_series(6, 1, -1) n`); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := store.New(pool).ForgetEvents(t.Context(), 100*24*time.Hour); err != nil || n != 3 {
+	if n, err := store.New(pool).ForgetEvents(t.Context(), 84*time.Hour); err != nil || n != 3 {
 		t.Fatalf("%d, %v", n, err)
 	}
 	steps := func(after int64) (out []string) {
