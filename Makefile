@@ -62,6 +62,9 @@ lint: $(TOOLS)/.lint ## run the linters (the first run compiles them: minutes)
 	$(TOOLS)/golangci-lint run $$($(GO) list -m -f '{{.Dir}}/...')
 	cd proto && PATH=$(TOOLS):$$PATH buf lint
 
+.PHONY: grpcurl
+grpcurl: $(TOOLS)/.dev ## compile grpcurl into .bin/ (minutes), with which the recipes of docs/operations.md are tried too
+
 .PHONY: generate
 generate: $(TOOLS)/.buf $(TOOLS)/.proto ## make proto/gen from proto/api
 	cd proto && PATH=$(TOOLS):$$PATH buf lint && PATH=$(TOOLS):$$PATH buf format -w api && PATH=$(TOOLS):$$PATH buf generate

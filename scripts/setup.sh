@@ -5,6 +5,7 @@ set -eu
 need=
 command -v tmux >/dev/null 2>&1 || need="$need tmux"
 command -v ps >/dev/null 2>&1 || need="$need procps"
+command -v curl >/dev/null 2>&1 || need="$need curl"
 if ! command -v initdb >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && [ -z "${MUXPOST_PG_BINDIR:-}" ]; then
 	need="$need postgresql"
 fi

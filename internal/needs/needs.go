@@ -30,6 +30,22 @@ func Program(t testing.TB, name string) string {
 	return path
 }
 
+// Tool returns the path of a tool that make compiles into .bin, or of an installed one. Where it is missing the test is skipped, in CI too, and
+// says so: to compile it takes minutes.
+func Tool(t testing.TB, name string) string {
+	t.Helper()
+	if path, err := exec.LookPath(name); err == nil {
+		return path
+	}
+	for dir, err := os.Getwd(); err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if path, err := exec.LookPath(filepath.Join(dir, ".bin", name)); err == nil {
+			return path
+		}
+	}
+	t.Skip("not tried: " + name + " is neither installed nor in .bin, where make " + name + " compiles it")
+	return ""
+}
+
 // Agents is the variable that names the directories in which real agent programs lie, as a PATH does.
 const Agents = "MUXPOST_TEST_HARNESSES"
 
