@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect/v2"
 	"connectrpc.com/connect/v2/connecthttp"
+	"connectrpc.com/connect/v2/connectproto"
 	"connectrpc.com/grpcreflect/v2"
 	"connectrpc.com/otelconnect"
 
@@ -72,7 +73,11 @@ func (s *ConnectServer) Health() *Health { return s.health }
 
 // Serve answers on the listener until ctx ends, and closes it. It stops as Server.Serve does. A server serves once.
 func (s *ConnectServer) Serve(ctx context.Context, listener net.Listener) error {
-	connecthttp.Mount(s.mux, s.rpc, connecthttp.WithReadMaxBytes(s.options.MaxMessageBytes))
+	// A field in JSON that the method does not have is a mistake of whoever wrote it, and what was meant by it would not be done.
+	strict := connectproto.NewJSONCodec()
+	strict.UnmarshalOptions.DiscardUnknown = false
+	connecthttp.Mount(s.mux, s.rpc, connecthttp.WithReadMaxBytes(s.options.MaxMessageBytes),
+		connecthttp.WithCodecs(connectproto.NewBinaryCodec(), strict))
 	server := s.server(guard(withAnswer(s.mux), listener.Addr(), s.options.AllowedHosts))
 	served := make(chan error, 1)
 	go func() {

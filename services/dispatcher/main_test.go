@@ -319,7 +319,7 @@ func TestService_SaysWhatIsWrongWithARequest(t *testing.T) {
 	for name, body := range map[string]string{
 		"invalid UTF-8": `{"deliveryId":"delivery-1","workItem":"github:octo/widget#7","kind":"EVENT_KIND_COMMENT","text":"a` + "\xff" + `"}`,
 		"not JSON":      `{`,
-		"unknown field": `{"delivery":"x"}`,
+		"unknown field": `{"deliveryId":"delivery-1","workItem":"github:octo/widget#7","kind":"EVENT_KIND_COMMENT","text":"a","harnes":"fake"}`,
 	} {
 		if status, answer := s.post(t, "Deliver", body); status != http.StatusBadRequest || !strings.Contains(answer, "invalid_argument") {
 			t.Errorf("%s: %d %s", name, status, answer)
