@@ -75,7 +75,9 @@ func EventTypes() map[EventType]string {
 }
 
 // CommonFields are the fields of every event. One that is not known, or concerns nothing, is empty.
-func CommonFields() []string { return []string{"work_item", "target", "host", "harness", "delivery_id"} }
+func CommonFields() []string {
+	return []string{"work_item", "target", "host", "harness", "delivery_id"}
+}
 
 // EventFields lists the fields of every event type, beside the common ones. A field is always there, and may be empty.
 func EventFields() map[EventType][]string {
@@ -94,5 +96,11 @@ func EventFields() map[EventType][]string {
 		SessionResumeFailed:   {"kind", "reason", "conversation_id"},
 		SessionRegistered:     {"kind", "reason", "incarnation"},
 		SessionStopped:        {"reason", "who", "incarnation"},
+		SessionSuperseded:     {"who", "conversation_id", "incarnation"},
+		HostAdded:             {"reason", "who"},
+		HostDraining:          {"reason", "who"},
+		HostUndrained:         {"reason", "who"},
+		HostAccepted:          {"reason", "who"},
+		HostForgotten:         {"reason", "who"},
 	}
 }

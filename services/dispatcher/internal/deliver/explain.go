@@ -287,11 +287,11 @@ func probeName(p dispatch.Probe) string {
 
 func spawnName(s dispatch.Spawn) string {
 	return name(int(s), "not tried", "started", "started, prompt taken", "occupied", "unclearable", "died", "refused",
-		"cannot resume", "no answer", "failed")
+		"cannot resume", "no answer", "failed", "no capacity")
 }
 
 func pasteName(p dispatch.Paste) string {
-	return name(int(p), "not tried", "submitted", "already delivered", "held", "not ready", "session gone", "session foreign", "refused",
+	return name(int(p), "not tried", "submitted", "already delivered", "held", "not ready", "busy", "session gone", "session foreign", "refused",
 		"unconfirmed", "no answer", "failed")
 }
 

@@ -29,6 +29,19 @@ func TestExplain_EveryReasonOfAnOutcomeHasWords(t *testing.T) {
 	}
 }
 
+// The names follow the order of the constants, which nothing else holds together.
+func TestNames_AreThoseOfTheirValues(t *testing.T) {
+	for got, want := range map[string]string{
+		probeName(dispatch.ProbeNowhere): "nowhere", probeName(dispatch.ProbeAbsent): "absent", probeName(dispatch.ProbeLive): "live",
+		spawnName(dispatch.SpawnCannotResume): "cannot resume", spawnName(dispatch.SpawnNoCapacity): "no capacity", spawnName(dispatch.SpawnFailed): "failed",
+		pasteName(dispatch.PasteBusy): "busy", pasteName(dispatch.PasteRefusedGone): "session gone", pasteName(dispatch.PasteFailed): "failed",
+	} {
+		if got != want {
+			t.Errorf("%q stands for %q", got, want)
+		}
+	}
+}
+
 func TestFreeing_IsACommandThatCanBePasted(t *testing.T) {
 	ref, err := workitem.Parse("github:octo/widget#7")
 	if err != nil {

@@ -187,7 +187,7 @@ func TestForget_LeavesTheTokenAndTheJournal(t *testing.T) {
 	if err := d.Forget(target, 5); err != nil {
 		t.Fatal(err)
 	}
-	if got := d.names(t); !slices.Equal(got, []string{"journal/" + target + ".jsonl", "tokens/" + target + ".json"}) {
+	if got := d.names(t); !slices.Equal(got, []string{"instance", "journal/" + target + ".jsonl", "tokens/" + target + ".json"}) {
 		t.Errorf("%v", got)
 	}
 	if m, known, err := d.Recall(target); known || err != nil || m.Token != 5 || m.Stamp != "" {
