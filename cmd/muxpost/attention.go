@@ -43,7 +43,7 @@ func attentionCommand(a *app) *cobra.Command {
   muxpost attention ack d1a2b3c4 --reason "the agent's owner knows"
   muxpost attention --all`,
 		Long: fmt.Sprintf(`attention lists what does not pass by itself: events that were dropped, given up or typed without proof that they
-arrived; events held by a session for longer than %s, or on their way for longer than %s; agents that live on without their session; sources
+arrived; events held by a session for longer than %s, or on their way for longer than %s; items that are parked; orders to end an agent that wait for its host; agents that live on without their session; sources
 that cannot be read; and pauses that have stood for longer than %s. What somebody has acknowledged is left out until its state changes.
 
 Exit codes: 0 nothing needs a person, 1 something does, 3 a service does not answer, so that the list may lack something.`,
@@ -138,6 +138,14 @@ func (g *gathered) askDispatcher(ctx context.Context, s *services) error {
 				return err
 			}
 			g.known.Deliveries = append(g.known.Deliveries, page.GetDeliveries()...)
+		}
+		err := pages(0, func(size int32, token string) (int, string, error) {
+			page, err := c.ListParks(ctx, &dispatcherv1.ListParksRequest{PageSize: size, PageToken: token})
+			g.known.Parks = append(g.known.Parks, page.GetParks()...)
+			return len(page.GetParks()), page.GetNextPageToken(), err
+		})
+		if err != nil {
+			return err
 		}
 		return pages(0, func(size int32, token string) (int, string, error) {
 			page, err := c.ListPauses(ctx, &dispatcherv1.ListPausesRequest{PageSize: size, PageToken: token})

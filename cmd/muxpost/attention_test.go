@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"muxpost.dev/muxpost/cmd/muxpost/internal/attention"
 	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
 	"muxpost.dev/muxpost/core/fault"
@@ -32,6 +34,22 @@ func (f *fakeDispatcher) ListDeliveries(_ context.Context, r *dispatcherv1.ListD
 
 func (f *fakeDispatcher) ListPauses(context.Context, *dispatcherv1.ListPausesRequest) (*dispatcherv1.ListPausesResponse, error) {
 	return &dispatcherv1.ListPausesResponse{Pauses: f.pauses, Shadow: f.shadow}, nil
+}
+
+func (f *fakeDispatcher) ListParks(context.Context, *dispatcherv1.ListParksRequest) (*dispatcherv1.ListParksResponse, error) {
+	return &dispatcherv1.ListParksResponse{Parks: f.parks}, nil
+}
+
+func (f *fakeDispatcher) Unpark(_ context.Context, r *dispatcherv1.UnparkRequest) (*dispatcherv1.UnparkResponse, error) {
+	out := &dispatcherv1.UnparkResponse{}
+	f.parks = slices.DeleteFunc(f.parks, func(p *dispatcherv1.Park) bool {
+		if p.GetWorkItem() != r.GetWorkItem() {
+			return false
+		}
+		out.Park = p
+		return true
+	})
+	return out, nil
 }
 
 func (f *fakeDispatcher) Pause(_ context.Context, r *dispatcherv1.PauseRequest) (*dispatcherv1.PauseResponse, error) {
@@ -107,6 +125,30 @@ func TestPause_SaysWhatStandsAndHowToEndIt(t *testing.T) {
 	}
 	dispatcher.shadow = true
 	if err := d.run(t, "status"); !errors.Is(err, fault.Unavailable) || !strings.Contains(d.out.String(), "SHADOW") {
+		t.Errorf("%v\n%s", err, d.out)
+	}
+}
+
+func TestUnpark_EndsWhatAttentionLists(t *testing.T) {
+	d := newDesk(t)
+	dispatcher := &fakeDispatcher{parks: []*dispatcherv1.Park{{WorkItem: "github:o/r#1", Deaths: 5, Within: durationpb.New(10 * time.Minute),
+		Detail: "exit code 1", CreateTime: at(time.Minute)}}}
+	d.both(t, &fakePoller{entries: []*pollerv1.LedgerEntry{{DeliveryId: "daaaa1111", WorkItem: "github:o/r#1", CreateTime: at(3 * time.Hour),
+		State: pollerv1.LedgerState_LEDGER_STATE_PENDING, Reason: "session_parked"}}}, dispatcher)
+	if err := d.run(t, "attention"); err == nil || !strings.Contains(err.Error(), "1 thing needs a person") {
+		t.Errorf("%v\n%s", err, d.out)
+	}
+	for _, want := range []string{"parked  github:o/r#1", "died 5 times within 10m", "exit code 1", "1 event waits", "muxpost unpark 'github:o/r#1'"} {
+		if !strings.Contains(d.out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, d.out)
+		}
+	}
+	for _, want := range []string{"is not parked any more, after 5 deaths", "was not parked"} {
+		if err := d.run(t, "unpark", "github:O/R#1"); err != nil || !strings.Contains(d.out.String(), want) {
+			t.Errorf("%v\n%s", err, d.out)
+		}
+	}
+	if err := d.run(t, "attention"); err != nil {
 		t.Errorf("%v\n%s", err, d.out)
 	}
 }

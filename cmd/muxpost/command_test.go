@@ -204,9 +204,11 @@ type fakeDispatcher struct {
 
 	deliveries []*dispatcherv1.Delivery
 	pauses     []*dispatcherv1.Pause
+	parks      []*dispatcherv1.Park
 	events     []*dispatcherv1.Event
 	shadow     bool
 	stopped    []*dispatcherv1.StopSessionRequest
+	closed     []*dispatcherv1.CloseSessionRequest
 }
 
 func (f *fakeDispatcher) GetDelivery(_ context.Context, r *dispatcherv1.GetDeliveryRequest) (*dispatcherv1.GetDeliveryResponse, error) {
@@ -533,6 +535,37 @@ func TestAttach_FindsTheSessionWithAndWithoutTheDispatcher(t *testing.T) {
 func (f *fakeDispatcher) StopSession(_ context.Context, r *dispatcherv1.StopSessionRequest) (*dispatcherv1.StopSessionResponse, error) {
 	f.stopped = append(f.stopped, r)
 	return &dispatcherv1.StopSessionResponse{Already: len(f.stopped) > 1, Detail: "ended by signal 15"}, nil
+}
+
+func (f *fakeDispatcher) CloseSession(_ context.Context, r *dispatcherv1.CloseSessionRequest) (*dispatcherv1.CloseSessionResponse, error) {
+	f.closed = append(f.closed, r)
+	return &dispatcherv1.CloseSessionResponse{Waits: len(f.closed) == 1, Already: len(f.closed) == 2, Detail: "so"}, nil
+}
+
+func (f *fakeDispatcher) CancelEnding(_ context.Context, r *dispatcherv1.CancelEndingRequest) (*dispatcherv1.CancelEndingResponse, error) {
+	if len(f.closed) == 0 {
+		return &dispatcherv1.CancelEndingResponse{}, nil
+	}
+	return &dispatcherv1.CancelEndingResponse{Ending: &dispatcherv1.Ending{WorkItem: r.GetWorkItem(), Verb: dispatcherv1.EndingVerb_ENDING_VERB_CLOSE}}, nil
+}
+
+func TestClose_SaysWhatStandsAndHowToTakeItBack(t *testing.T) {
+	d, f := newDesk(t), &fakeDispatcher{}
+	d.serve(t, "d", func(s *rpc.Server) { dispatcherv1.RegisterDispatcherServiceServer(s, f) })
+	for _, step := range []struct{ flag, want string }{
+		{"--cancel", "no order to end the agent of github:octo/widget#7 waits"},
+		{"--by=ann", "muxpost close --cancel 'github:octo/widget#7'"},
+		{"--cancel", "taken back: the order to close github:octo/widget#7"},
+		{"--by=ann", "no agent of github:octo/widget#7 lives (so); the item is closed"},
+		{"--by=ann", "has ended (so); the item is closed"},
+	} {
+		if err := d.run(t, "close", "github:octo/widget#7", step.flag); err != nil || !strings.Contains(d.out.String(), step.want) {
+			t.Errorf("%v: %q is not in\n%s%s", err, step.want, d.out, d.err)
+		}
+	}
+	if r := f.closed[0]; r.GetWho() != "ann" || r.GetGrace().AsDuration() != 5*time.Second {
+		t.Errorf("%v", r)
+	}
 }
 
 func TestStop_OrdersTheEndOfOneAgent(t *testing.T) {

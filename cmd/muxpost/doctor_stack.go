@@ -256,7 +256,8 @@ func (d *doctor) strayServers(ctx context.Context) {
 		d.skip(check, view.Count(len(agents), "runs", "run")+"; the dispatcher, which would know them, does not answer")
 		return
 	}
-	all, err := d.sessions(ctx, "", 0, true)
+	// The pane of a session that was closed is kept for a look, and with it its server.
+	all, err := d.listSessions(ctx, 0, &dispatcherv1.ListSessionsRequest{SkipProbe: true, Closed: true})
 	if err != nil {
 		d.err(check, levelFail, err)
 		return

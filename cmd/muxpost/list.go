@@ -136,7 +136,7 @@ func deliveriesCommand(a *app) *cobra.Command {
 }
 
 func sessionsCommand(a *app) *cobra.Command {
-	var skipProbe bool
+	var skipProbe, closed bool
 	c := &cobra.Command{
 		Use: "sessions [ITEM]", Short: "List the agents' sessions and whether they live", Args: args(0, 1, ""),
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -149,7 +149,7 @@ func sessionsCommand(a *app) *cobra.Command {
 				return err
 			}
 			defer s.close()
-			all, err := s.sessions(cmd.Context(), item, a.limit, skipProbe)
+			all, err := s.listSessions(cmd.Context(), a.limit, &dispatcherv1.ListSessionsRequest{WorkItem: item, SkipProbe: skipProbe, Closed: closed})
 			if err != nil {
 				return err
 			}
@@ -161,19 +161,23 @@ func sessionsCommand(a *app) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&skipProbe, "no-probe", false, "list the records alone and ask no host")
+	c.Flags().BoolVar(&closed, "closed", false, "those too that were closed")
 	a.jsonFlag(c)
 	a.limitFlag(c, 50)
 	return c
 }
 
-// sessions lists recorded sessions.
+// sessions lists recorded sessions; those that were closed are not among them, unless it is that of an item.
 func (s *services) sessions(ctx context.Context, item string, limit int, skipProbe bool) (*dispatcherv1.ListSessionsResponse, error) {
+	return s.listSessions(ctx, limit, &dispatcherv1.ListSessionsRequest{WorkItem: item, SkipProbe: skipProbe})
+}
+
+func (s *services) listSessions(ctx context.Context, limit int, r *dispatcherv1.ListSessionsRequest) (*dispatcherv1.ListSessionsResponse, error) {
 	all := &dispatcherv1.ListSessionsResponse{}
 	return all, s.dispatcher(ctx, func(ctx context.Context, c dispatcherv1.DispatcherServiceClient) error {
 		return pages(limit, func(size int32, token string) (int, string, error) {
-			page, err := c.ListSessions(ctx, &dispatcherv1.ListSessionsRequest{
-				WorkItem: item, PageSize: size, PageToken: token, SkipProbe: skipProbe,
-			})
+			r.PageSize, r.PageToken = size, token
+			page, err := c.ListSessions(ctx, r)
 			all.Sessions = append(all.Sessions, page.GetSessions()...)
 			all.NextPageToken = page.GetNextPageToken()
 			return len(page.GetSessions()), page.GetNextPageToken(), err

@@ -77,8 +77,8 @@ func newRoot(a *app) *cobra.Command {
 		commands  []*cobra.Command
 	}{
 		{"run", "Run it:", []*cobra.Command{upCommand(a), downCommand(a), statusCommand(a), doctorCommand(a), migrateCommand(a)}},
-		{"work", "Work with it:", []*cobra.Command{sendCommand(a), attachCommand(a), stopCommand(a), pollCommand(a), pauseCommand(a), unpauseCommand(a),
-			retryCommand(a), doneCommand(a), workspacesCommand(a), hostsCommand(a)}},
+		{"work", "Work with it:", []*cobra.Command{sendCommand(a), attachCommand(a), stopCommand(a), closeCommand(a), pollCommand(a), pauseCommand(a), unpauseCommand(a),
+			unparkCommand(a), retryCommand(a), doneCommand(a), workspacesCommand(a), hostsCommand(a)}},
 		{"see", "See what happened:", []*cobra.Command{
 			attentionCommand(a), explainCommand(a), traceCommand(a), ledgerCommand(a), deliveriesCommand(a), sessionsCommand(a), harnessesCommand(a),
 			eventsCommand(a),

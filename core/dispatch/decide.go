@@ -24,6 +24,12 @@ const (
 	Heal
 	// Register records the session that was started.
 	Register
+	// CountDeaths records that the session was seen dead, and asks how often that happened and whether the item is parked.
+	CountDeaths
+	// Park records that the item's session is not started again by itself.
+	Park
+	// Unpark takes that back, and the deaths until now count no more.
+	Unpark
 	// SpawnResume starts a session with the recorded conversation.
 	SpawnResume
 	// SpawnFresh starts a session with a new conversation.
@@ -34,7 +40,7 @@ const (
 
 var actionNames = [...]string{
 	Finish: "finish", LookUp: "look up", ProbeHost: "probe", Adopt: "adopt", Heal: "heal", Register: "register",
-	SpawnResume: "spawn, resumed", SpawnFresh: "spawn, fresh", PasteText: "paste",
+	CountDeaths: "count the deaths", Park: "park", Unpark: "unpark", SpawnResume: "spawn, resumed", SpawnFresh: "spawn, fresh", PasteText: "paste",
 }
 
 // String returns the action's name.
@@ -125,7 +131,7 @@ func LookAgain(o Outcome, r Reason) time.Duration {
 		switch r {
 		case ReasonLeaseHeld, ReasonDeadline:
 			return 2 * time.Second
-		case ReasonPaused, ReasonShadow, ReasonNoHost, ReasonHostDraining:
+		case ReasonPaused, ReasonShadow, ReasonNoHost, ReasonHostDraining, ReasonSessionParked, ReasonSessionEnding:
 			return 60 * time.Second
 		}
 		return 0
@@ -169,6 +175,8 @@ func decide(f Facts) Decision {
 		return finish(Waiting, ReasonPaused)
 	case f.Registry == RegistryNotAsked:
 		return Decision{Action: LookUp, Reason: ReasonStart}
+	case f.Ending:
+		return finish(Waiting, ReasonSessionEnding)
 	case f.Registry == NoSession && f.TargetTaken:
 		return spawnFailed(finish(Dropped, ReasonTargetCollision), true)
 	case f.LeftBehind:
@@ -220,16 +228,22 @@ func live(f Facts) Decision {
 
 // bringBack decides for a session that is proven dead or absent: start it, with its conversation where there is one.
 func bringBack(f Facts) Decision {
-	if f.Draining {
+	switch {
+	case f.Draining:
 		return finish(Waiting, ReasonHostDraining)
-	}
-	if f.Registry == NoSession {
-		if f.HostKnows {
-			return Decision{Action: Adopt, Reason: ReasonConversationKnown, Events: []EventType{SessionRegistered}}
-		}
-		if f.SpawnForbidden {
-			return finish(Dropped, ReasonSpawnForbidden)
-		}
+	case f.Registry == NoSession && f.HostKnows:
+		return Decision{Action: Adopt, Reason: ReasonConversationKnown, Events: []EventType{SessionRegistered}}
+	case f.Registry == NoSession && f.SpawnForbidden:
+		return finish(Dropped, ReasonSpawnForbidden)
+	case f.Starts == StartsNotAsked:
+		return Decision{Action: CountDeaths, Reason: ReasonSessionEnded}
+	case f.Starts == StartsSpent:
+		return Decision{Action: Park, Reason: ReasonSessionParked, Events: []EventType{SessionParked}}
+	case f.Starts == StartsDue:
+		return Decision{Action: Unpark, Reason: ReasonSessionUnparked, Events: []EventType{SessionUnparked}}
+	case f.Starts != StartsAllowed:
+		return finish(Waiting, ReasonSessionParked)
+	case f.Registry == NoSession:
 		return Decision{Action: SpawnFresh, Reason: ReasonFirst, WithPrompt: f.promptAllowed()}
 	}
 	switch f.Resumable {

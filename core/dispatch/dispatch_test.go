@@ -28,6 +28,9 @@ func results(f Facts, d Decision) []Facts {
 			with(func(g *Facts) { g.Registry, g.SpawnForbidden = NoSession, forbidden })
 		}
 		with(func(g *Facts) { g.Registry, g.TargetTaken = NoSession, true })
+		for _, r := range []Registry{NoSession, Recorded} {
+			with(func(g *Facts) { g.Registry, g.Ending = r, true })
+		}
 		for r := ResumeYes; r <= ResumeMalformed; r++ {
 			with(func(g *Facts) { g.Registry, g.Resumable = Recorded, r })
 		}
@@ -53,6 +56,14 @@ func results(f Facts, d Decision) []Facts {
 		}
 	case Adopt, Heal, Register:
 		with(func(g *Facts) { *g = g.WithRecord() })
+	case CountDeaths:
+		for s := StartsAllowed; s <= StartsDue; s++ {
+			with(func(g *Facts) { g.Starts = s })
+		}
+	case Park:
+		with(func(g *Facts) { g.Starts = StartsParked })
+	case Unpark:
+		with(func(g *Facts) { g.Starts = StartsAllowed })
 	case SpawnResume:
 		for s := SpawnStarted; s <= SpawnNoCapacity; s++ {
 			with(func(g *Facts) { g.Resume = s })
@@ -94,7 +105,7 @@ func TestDecide_EveryPathEndsWithinItsBounds(t *testing.T) {
 			counts[Decide(f).Action]++
 		}
 		for action, limit := range map[Action]int{
-			LookUp: 1, ProbeHost: 1, Adopt: 1, Heal: 1, Register: 1, SpawnResume: 1, SpawnFresh: 1, PasteText: 1, Finish: 1,
+			LookUp: 1, ProbeHost: 1, Adopt: 1, Heal: 1, Register: 1, CountDeaths: 1, Park: 1, Unpark: 1, SpawnResume: 1, SpawnFresh: 1, PasteText: 1, Finish: 1,
 		} {
 			if counts[action] > limit {
 				t.Fatalf("%d times %v on the path to %+v", counts[action], action, path[len(path)-1])
@@ -171,7 +182,9 @@ func TestDecide_IsTotal(t *testing.T) {
 	var f Facts
 	for bits := range 8 {
 		f.Shadow, f.HostKnows, f.TargetTaken = bits&1 != 0, bits&2 != 0, bits&4 != 0
-		checkTotal(t, f)
+		for f.Starts = StartsNotAsked; f.Starts <= StartsDue+1; f.Starts++ {
+			checkTotal(t, f)
+		}
 	}
 }
 
@@ -197,7 +210,8 @@ func checkTotal(t *testing.T, f Facts) {
 func TestDecide_EmitsEveryListedEventAndNoOther(t *testing.T) {
 	// One is emitted when a delivery is first stored, before anything is decided, and the others when an operator says something.
 	seen := map[EventType]bool{DispatchQueued: true, DispatchPaused: true, DispatchUnpaused: true, DispatchReopened: true, SessionStopped: true,
-		SessionSuperseded: true, HostAdded: true, HostDraining: true, HostUndrained: true, HostAccepted: true, HostForgotten: true}
+		SessionSuperseded: true, HostAdded: true, HostDraining: true, HostUndrained: true, HostAccepted: true, HostForgotten: true,
+		SessionClosed: true, SessionEndOrdered: true, SessionEndCancelled: true, SessionEndLapsed: true}
 	walk(func(_ []Facts, d Decision) {
 		for _, e := range d.Events {
 			seen[e] = true
@@ -246,6 +260,7 @@ func TestOutcome_NamesReadBack(t *testing.T) {
 var (
 	registryNames = []string{"?", "no session", "recorded"}
 	probeNames    = []string{"?", "nowhere", "unreachable", "unknown", "live", "foreign", "detached", "dead", "dead+guests", "absent"}
+	startsNames   = []string{", not counted", "", ", too often", ", parked", ", parked, due"}
 	resumeNames   = []string{"", "no id", "resume off", "no resume", "evacuated", "bad id"}
 	spawnNames    = []string{"-", "started", "taken", "occupied", "unclearable", "died", "refused", "cannot", "silent", "failed", "no capacity"}
 	pasteNames    = []string{"-", "submitted", "already", "held", "not ready", "busy", "gone", "foreign", "refused", "unconfirmed", "silent", "failed"}
@@ -259,7 +274,8 @@ func TestDecide_Golden(t *testing.T) {
 		f := path[len(path)-1]
 		plain := f.Phase == session.None || f.Phase == session.Submitted && f.Probe == ProbeDead && f.Resume == 0 && f.Fresh == 0 ||
 			f.Phase == session.Taken && f.Resume == 0 && f.Fresh == 0 && f.Paste == 0
-		if f.Probe == ProbeAbsent || !plain || f.JournalUnreadable || f.SpawnForbidden && f.Probe != ProbeDead ||
+		counts := d.Action == CountDeaths || f.Starts > StartsAllowed
+		if f.Probe == ProbeAbsent || !plain || counts && (f.Phase != session.None || f.Resumable != ResumeYes) || f.JournalUnreadable || f.SpawnForbidden && f.Probe != ProbeDead ||
 			f.HostKnows && f.Registry == Recorded || // the same as recorded, which a test proves
 			f.HostKnows && (f.SpawnForbidden || f.Resumable != ResumeYes) || f.Shadow && (f.Paused || f.Resumable != ResumeYes) ||
 			f.Probe != ProbeLive && f.SameIncarnation || f.Resumable != ResumeYes && (f.Probe != ProbeDead || f.Fresh != 0) {
@@ -295,7 +311,8 @@ func goldenLine(f Facts, d Decision) string {
 		on   bool
 		text string
 	}{{f.Registry == Recorded && f.Resumable != ResumeYes, resumeNames[f.Resumable]}, {f.SpawnForbidden, "spawn forbidden"},
-		{f.TargetTaken, "name taken"}, {f.HostKnows, "host knows"}, {f.Stored, "stored"}, {f.Draining, "draining"}, {f.LeftBehind, "left behind"}, {f.Paused, "paused"}, {f.Shadow, "shadow"}} {
+		{f.TargetTaken, "name taken"}, {f.Ending, "ending"}, {f.HostKnows, "host knows"}, {f.Stored, "stored"}, {f.Draining, "draining"},
+		{f.LeftBehind, "left behind"}, {f.Paused, "paused"}, {f.Shadow, "shadow"}} {
 		if note.on {
 			registry += ", " + note.text
 		}
@@ -303,6 +320,9 @@ func goldenLine(f Facts, d Decision) string {
 	probe := probeNames[f.Probe]
 	if f.Probe == ProbeLive && f.Registry == Recorded && !f.SameIncarnation {
 		probe += ", another"
+	}
+	if f.Resume == SpawnNotTried && f.Fresh == SpawnNotTried && (f.Starts != StartsNotAsked || d.Action == CountDeaths) {
+		probe += startsNames[f.Starts]
 	}
 	if f.Phase != session.None {
 		probe += ", " + f.Phase.String()

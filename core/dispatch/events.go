@@ -46,6 +46,19 @@ const (
 	HostAccepted EventType = "host.accepted"
 	// HostForgotten: an operator had a host forgotten. Fields who, reason.
 	HostForgotten EventType = "host.forgotten"
+	// SessionClosed: an operator closed a work item's session. Fields who, reason, incarnation, conversation_id.
+	SessionClosed EventType = "session.closed"
+	// SessionEndOrdered: an operator ordered an agent's end, which waits for its host. Fields order (stop or close), who, reason, incarnation,
+	// detail.
+	SessionEndOrdered EventType = "session.end_ordered"
+	// SessionEndCancelled: an operator took such an order back. Fields order, who, incarnation.
+	SessionEndCancelled EventType = "session.end_cancelled"
+	// SessionEndLapsed: such an order came to nothing, because what it names does not live there any more. Fields order, incarnation, detail.
+	SessionEndLapsed EventType = "session.end_lapsed"
+	// SessionParked: a session died too often to be started again by itself. Fields deaths, within, detail (of the last death).
+	SessionParked EventType = "session.parked"
+	// SessionUnparked: a parked session may be started again. Fields reason (command, version, time or configuration), who.
+	SessionUnparked EventType = "session.unparked"
 )
 
 // EventTypes lists every event type with what it means.
@@ -71,6 +84,12 @@ func EventTypes() map[EventType]string {
 		HostUndrained:         "an operator ended the drain of a host",
 		HostAccepted:          "an operator gave the name of a host to the next tmuxd that answers under it",
 		HostForgotten:         "an operator had a host forgotten",
+		SessionClosed:         "an operator closed a work item's session",
+		SessionEndOrdered:     "an operator ordered an agent's end, which waits for its host",
+		SessionEndCancelled:   "an operator took back the order to end an agent",
+		SessionEndLapsed:      "an order to end an agent came to nothing: what it names does not live there any more",
+		SessionParked:         "a session died too often to be started again by itself",
+		SessionUnparked:       "a parked session may be started again",
 	}
 }
 

@@ -110,6 +110,22 @@ const (
 	SpawnNoCapacity
 )
 
+// Starts says whether a session that is dead or absent may be started, as Breaker.Judge says.
+type Starts uint8
+
+// Whether a session may be started.
+const (
+	StartsNotAsked Starts = iota
+	// StartsAllowed means that nothing speaks against it.
+	StartsAllowed
+	// StartsSpent means that its agents died too often within too short a time: the item is to be parked.
+	StartsSpent
+	// StartsParked means that the item is parked.
+	StartsParked
+	// StartsDue means that the item is parked, and that its time is over or a version is running that had no part in it.
+	StartsDue
+)
+
 // Paste says what came of a paste.
 type Paste uint8
 
@@ -145,6 +161,8 @@ type Facts struct {
 	// Shadow is true when nothing shall be done but to look and to say what would be done.
 	Shadow   bool
 	Registry Registry
+	// Ending is true when a person ordered the end of the item's session, and that was not carried out yet. It is known with the registry.
+	Ending bool
 	// TargetTaken is true when the session of another work item is recorded under the name that this one would have. It counts
 	// only with NoSession.
 	TargetTaken bool
@@ -169,6 +187,8 @@ type Facts struct {
 	SpawnForbidden bool
 	// Stored is true when the registry was brought up to date with the session that was found or started.
 	Stored bool
+	// Starts counts only with a session that is dead or absent.
+	Starts Starts
 	Resume Spawn
 	Fresh  Spawn
 	Paste  Paste

@@ -36,6 +36,8 @@ const (
 	ReasonConversationKnown Reason = "conversation_known"
 	// ReasonOccupantLives: the name was taken by a living session of ours when a respawn was about to start.
 	ReasonOccupantLives Reason = "occupant_lives"
+	// ReasonSessionUnparked: the item was parked, and its time is over or another version is running.
+	ReasonSessionUnparked Reason = "session_unparked"
 )
 
 // Reasons of outcomes that are not delivered.
@@ -82,6 +84,10 @@ const (
 	ReasonSpawnForbidden Reason = "spawn_forbidden"
 	// ReasonTargetCollision: another work item's session is recorded under the name that this one would have.
 	ReasonTargetCollision Reason = "target_collision"
+	// ReasonSessionParked: the item's agents died so often within so short a time that none is started again by itself.
+	ReasonSessionParked Reason = "session_parked"
+	// ReasonSessionEnding: a person ordered the end of the session, and its host has not been there to carry it out.
+	ReasonSessionEnding Reason = "session_ending"
 	// ReasonPaused: an operator holds back the deliveries of this work item, or of all.
 	ReasonPaused Reason = "paused"
 	// ReasonShadow: the dispatcher runs in shadow mode and did nothing of what it would have done.
@@ -99,10 +105,10 @@ func Reasons() []Reason {
 	return []Reason{
 		ReasonStart, ReasonFirst, ReasonNoConversation, ReasonEvacuated, ReasonByConfiguration, ReasonCannotResume, ReasonBadConversationID,
 		ReasonResumeFailed, ReasonStarted, ReasonStampProvesOurs, ReasonAnotherIncarnation, ReasonSessionLives,
-		ReasonConversationKnown, ReasonOccupantLives,
+		ReasonConversationKnown, ReasonOccupantLives, ReasonSessionUnparked,
 		ReasonStarting, ReasonSessionHolds, ReasonNotReady, ReasonBusy, ReasonHostUnreachable, ReasonNoHost, ReasonHostDraining, ReasonTmuxNoAnswer,
 		ReasonSpawnNoAnswer, ReasonNoCapacity, ReasonSessionDetached, ReasonSessionEnded, ReasonHarnessExited, ReasonSpawnRefused,
 		ReasonSpawnError, ReasonPasteRefused, ReasonPasteError, ReasonNoEvidence, ReasonSessionOccupied,
-		ReasonSpawnForbidden, ReasonTargetCollision, ReasonPaused, ReasonShadow, ReasonReopened, ReasonLeaseHeld, ReasonDeadline,
+		ReasonSpawnForbidden, ReasonTargetCollision, ReasonSessionParked, ReasonSessionEnding, ReasonPaused, ReasonShadow, ReasonReopened, ReasonLeaseHeld, ReasonDeadline,
 	}
 }

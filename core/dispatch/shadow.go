@@ -16,6 +16,11 @@ func rehearse(f Facts) Decision {
 			out.Withheld = append(out.Withheld, d)
 			f = f.WithRecord()
 			continue
+		case CountDeaths:
+			// Counting is a record too, and one of no interest: what follows is told as if nothing spoke against a start.
+			f.Starts = StartsAllowed
+			continue
+		case Park, Unpark: // never: they follow a count
 		case Finish:
 			if len(out.Withheld) == 0 && (d.Outcome == Waiting || d.Outcome == Delivered) {
 				return d

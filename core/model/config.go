@@ -127,6 +127,8 @@ const (
 	Swallow
 	// Person: a person types into the composer, or sends what stands there.
 	Person
+	// Deaths: the item's agents have died so often that it is parked before the next start. How often, and how soon, is not modelled.
+	Deaths
 	// Restore: the database is set back to an earlier state.
 	Restore
 

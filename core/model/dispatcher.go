@@ -71,6 +71,10 @@ func (x *expansion) dispatchers() {
 			continue
 		}
 		d := x.m.config.Core.Decide(p.facts)
+		if d.Action == dispatch.CountDeaths {
+			x.count(r)
+			continue
+		}
 		x.try(stepNames[d.Action], e, none, func(w *world) { w.perform(r, d) })
 		if d.Action == dispatch.ProbeHost {
 			x.try("a probe gets no answer", e, Unreachable, func(w *world) { w.runs[r].facts.Probe = dispatch.ProbeUnreachable })
@@ -81,6 +85,7 @@ func (x *expansion) dispatchers() {
 var stepNames = map[dispatch.Action]string{
 	dispatch.Finish: "a dispatcher stores the outcome and answers", dispatch.ProbeHost: "a dispatcher probes",
 	dispatch.Adopt: "a dispatcher adopts the session", dispatch.Heal: "a dispatcher heals the record",
+	dispatch.Park: "a dispatcher parks the item", dispatch.Unpark: "a dispatcher takes the park back",
 	dispatch.Register: "a dispatcher registers the session", dispatch.SpawnResume: "a dispatcher orders a spawn with resume",
 	dispatch.SpawnFresh: "a dispatcher orders a fresh spawn", dispatch.PasteText: "a dispatcher orders a paste",
 }
@@ -161,7 +166,12 @@ func (w *world) perform(r uint8, d dispatch.Decision) {
 			started.conversation = p.record.conversation
 		}
 		w.register(r, started)
+	case dispatch.Park, dispatch.Unpark:
+		w.park(r, d.Action == dispatch.Park)
 	case dispatch.SpawnResume, dispatch.SpawnFresh:
+		if w.db.parked {
+			w.breaks(startedParked)
+		}
 		p.waiting = true
 		p.request = request{kind: spawnOrder, event: p.event, prompt: d.WithPrompt, token: p.token}
 		p.resumes = d.Action == dispatch.SpawnResume
@@ -171,7 +181,40 @@ func (w *world) perform(r uint8, d dispatch.Decision) {
 	case dispatch.PasteText:
 		p.waiting = true
 		p.request = request{kind: pasteOrder, event: p.event, life: p.life, token: p.token}
-	case dispatch.LookUp:
+	case dispatch.LookUp, dispatch.CountDeaths:
+	}
+}
+
+// count has a run ask whether the session may be started.
+func (x *expansion) count(r uint8) {
+	found := func(s dispatch.Starts) func(*world) {
+		return func(w *world) {
+			if !w.ours(r) {
+				w.lost(r)
+				return
+			}
+			w.runs[r].facts.Starts = s
+		}
+	}
+	e := int(x.from.runs[r].event)
+	if x.from.db.parked {
+		x.try("a dispatcher finds the item parked", e, none, found(dispatch.StartsParked))
+		x.try("a dispatcher finds the item parked under another version", e, none, found(dispatch.StartsDue))
+		return
+	}
+	x.try("a dispatcher finds that the session may be started", e, none, found(dispatch.StartsAllowed))
+	x.try("a dispatcher finds that the agents died too often", e, Deaths, found(dispatch.StartsSpent))
+}
+
+// park records that the item is parked, or that it is not any more.
+func (w *world) park(r uint8, parked bool) {
+	if !w.ours(r) {
+		w.lost(r)
+		return
+	}
+	w.db.parked, w.runs[r].facts.Starts = parked, dispatch.StartsAllowed
+	if parked {
+		w.runs[r].facts.Starts = dispatch.StartsParked
 	}
 }
 
@@ -248,6 +291,9 @@ func (w *world) finish(r uint8, o dispatch.Outcome, why dispatch.Reason) {
 func (x *expansion) database() {
 	if x.from.db.holder == gone {
 		x.try("the lease of a dead run ends", -1, none, func(w *world) { w.db.holder, w.db.expired = 0, false })
+	}
+	if x.from.db.parked {
+		x.try("a person takes the park back", -1, none, func(w *world) { w.db.parked = false })
 	}
 	if !x.m.restores {
 		return

@@ -98,6 +98,14 @@ func TestChecker_FindsBrokenRulesOfCore(t *testing.T) {
 				}
 			})
 		}, nil, 0, stuck},
+		{"a parked item that is started all the same", func(c *Config) {
+			c.Core.Decide = func(f dispatch.Facts) dispatch.Decision {
+				if f.Starts == dispatch.StartsParked {
+					f.Starts = dispatch.StartsAllowed
+				}
+				return dispatch.Decide(f)
+			}
+		}, map[Fault]int{Deaths: 1}, 1, startedParked},
 		{"a give-up without a reason", func(c *Config) {
 			c.Core.Apply = applyWith(func(p *ledger.Progress, a ledger.Answer) {
 				if a == ledger.Silent {

@@ -16,5 +16,6 @@ const (
 	belowFloor     = "an order below the floor was let in"
 	crossed        = "something of an older lease was typed after something of a newer one"
 	refusedAgain   = "a delivery was refused more often than there is a cause for"
+	startedParked  = "a session was started although its item is parked"
 	stuck          = "faults have stopped, and the events do not end"
 )

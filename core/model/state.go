@@ -47,6 +47,7 @@ type database struct {
 	record  record
 	holder  uint8 // 1 and 2 are runs, gone is a run that is over, 0 nobody
 	expired bool
+	parked  bool
 	token   uint8
 	last    uint8 // the sequence of tokens
 }

@@ -159,6 +159,10 @@ func (d *Dispatcher) check(p *problems) {
 	d.checkHosts(p)
 	checkRetention(p, "retention", d.Retention)
 	checkRetention(p, "events_retention", d.EventsRetention)
+	b := d.Breaker
+	p.add(b.Deaths < 0 || b.Deaths > 1000, "breaker.deaths is %d: it must be 1 to 1000, or 0 to park nothing", b.Deaths)
+	p.add(b.Within <= 0 || b.Within > minRetention, "breaker.within is %v: it must be above 0s and at most %v", b.Within, minRetention)
+	p.add(b.Parked < 0, "breaker.parked is %v: it must not be below 0s, which is until a person or another version takes it back", b.Parked)
 	p.add(!slices.Contains([]string{FirstSpawnAny, FirstSpawnOpened, FirstSpawnNever}, d.FirstSpawn),
 		"first_spawn is %q: set it to %s (every event may start the first session of its work item), %s (the opening event and messages by "+
 			"hand may) or %s", d.FirstSpawn, FirstSpawnAny, FirstSpawnOpened, FirstSpawnNever)

@@ -201,7 +201,8 @@ type Dispatcher struct {
 	// Resume says whether a session that ended comes back with its conversation.
 	Resume bool `conf:"resume"`
 	// FirstSpawn says which events may start a session for a work item that has none: FirstSpawnAny, FirstSpawnOpened or FirstSpawnNever.
-	FirstSpawn string `conf:"first_spawn"`
+	FirstSpawn string  `conf:"first_spawn"`
+	Breaker    Breaker `conf:"breaker"`
 	// Shadow makes it look and decide, say what it would do, and start and type nothing.
 	Shadow bool `conf:"shadow"`
 	// Retention is how long what was delivered is kept.
@@ -234,6 +235,15 @@ type Placement struct {
 	// Match is as Tree.Match.
 	Match  string            `conf:"match"`
 	Labels map[string]string `conf:"labels"`
+}
+
+// Breaker says when a work item whose agents die again and again is parked.
+type Breaker struct {
+	// Deaths is how many within Within are too many; zero parks nothing.
+	Deaths int           `conf:"deaths"`
+	Within time.Duration `conf:"within"`
+	// Parked is how long an item stays parked; zero is until a person, or another version, takes it back.
+	Parked time.Duration `conf:"parked"`
 }
 
 // Host is a host that the dispatcher calls.

@@ -119,7 +119,8 @@ func (s *Settings) defaults() {
 	if s.Tmuxd.Host, _ = os.Hostname(); s.Tmuxd.Host == "" {
 		s.Tmuxd.Host = "localhost"
 	}
-	s.Dispatcher = Dispatcher{Resume: true, FirstSpawn: FirstSpawnAny, Retention: defaultRetention}
+	s.Dispatcher = Dispatcher{Resume: true, FirstSpawn: FirstSpawnAny, Retention: defaultRetention,
+		Breaker: Breaker{Deaths: 5, Within: 10 * time.Minute}}
 	s.Poller = Poller{Workers: 8, Budget: ledger.DefaultBudget, Retention: defaultRetention}
 }
 

@@ -13,7 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"muxpost.dev/muxpost/core/dispatch"
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/db/local"
@@ -27,6 +29,7 @@ import (
 	"muxpost.dev/muxpost/internal/version"
 	"muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1/dispatcherv1connect"
 	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
+	"muxpost.dev/muxpost/services/dispatcher/internal/endings"
 	"muxpost.dev/muxpost/services/dispatcher/internal/forget"
 	"muxpost.dev/muxpost/services/dispatcher/internal/hints"
 	"muxpost.dev/muxpost/services/dispatcher/internal/hosts"
@@ -105,20 +108,21 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	// Before the first lease, so that its token is already one that the hosts accept.
 	fleet.Meet(ctx)
 
+	own := ownBuild()
 	deliverer := deliver.New(deliver.Config{
 		Store: records, Hosts: fleet, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/deliver"),
 		Process: processName(), Harness: config.Harness, Resume: config.Resume, Forbids: forbids(config.FirstSpawn),
-		Shadow: config.Shadow,
+		Shadow: config.Shadow, Breaker: dispatch.Breaker(config.Breaker),
+		Version: func(host string) dispatch.Version { return versionOf(own, buildOn(fleet, host)) },
 	})
 
 	api, err := rpc.NewConnectServer(rpc.Options{Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider(), StopTimeout: draining})
 	if err != nil {
 		return err
 	}
-	build, news := version.Get(), hints.New()
+	news := hints.New()
 	dispatcherv1connect.RegisterDispatcherServiceHandler(api.RPC(), server.New(server.Config{
-		Deliverer: deliverer, Records: records, Hosts: fleet, Hints: hub, News: news,
-		Build: deliver.Build{Program: string(layout.Dispatcher), Release: build.Release(), Commit: build.Commit, Dirty: build.Dirty},
+		Deliverer: deliverer, Records: records, Hosts: fleet, Hints: hub, News: news, Build: own,
 	}))
 	listener, err := rpc.Listen(config.Listen)
 	if err != nil {
@@ -132,6 +136,7 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	group := run.Group{StopTimeout: draining + 2*time.Second}
 	group.Add("server", func(ctx context.Context) error { return api.Serve(ctx, listener) })
 	group.Add("hosts", fleet.Run)
+	group.Add("endings", func(ctx context.Context) error { return endings.Run(ctx, deliverer, hub, telemetry.Logger) })
 	group.Add("listen", func(ctx context.Context) error {
 		return records.Listen(ctx, func() { news.Tell(hints.Any) }, telemetry.Logger)
 	})
@@ -184,6 +189,31 @@ func labels(placement []settings.Placement) func(string) map[string]string {
 		}
 		return nil
 	}
+}
+
+func ownBuild() deliver.Build {
+	b := version.Get()
+	return deliver.Build{Program: string(layout.Dispatcher), Release: b.Release(), Commit: b.Commit, Dirty: b.Dirty}
+}
+
+// buildOn is what a host runs; nothing is known of one that was not reached.
+func buildOn(fleet *hosts.Fleet, host string) deliver.Build {
+	for _, b := range fleet.Builds() {
+		if b.Host == host {
+			return b
+		}
+	}
+	return deliver.Build{Program: string(layout.Tmuxd)}
+}
+
+// versionOf is the version that builds make together, named as the ledger names its own.
+func versionOf(builds ...deliver.Build) dispatch.Version {
+	var named []ledger.Build
+	for _, b := range builds {
+		named = append(named, ledger.Build{Program: b.Program, Release: b.Release, Commit: b.Commit, Dirty: b.Dirty})
+	}
+	v := ledger.VersionOf(named...)
+	return dispatch.Version{Name: v.Name, Distinct: v.Rearms}
 }
 
 // forbids says which kinds of events may not start a first session under a policy of the configuration.

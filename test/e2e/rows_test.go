@@ -33,6 +33,8 @@ const (
 	// noResume is a harness without an interactive resume, noID one whose conversations muxpost does not learn.
 	noResume = "noresume"
 	noID     = "noid"
+	// exits is a program that ends at once.
+	exits = "exits"
 )
 
 // rowStack is one stack for all rows.
@@ -60,7 +62,8 @@ func startRows(t *testing.T) *rowStack {
 		s.gate.serve(w)
 		w.configure(`address: "`+w.Address("tmuxd")+`"`, `address: "`+s.gate.address+`"`)
 		w.configure("  host: laptop\n", "  host: laptop\n  harnesses:\n"+harnessEntry(w, noResume, "assigned", "")+
-			harnessEntry(w, noID, "none", `["--resume", "{conversation_id}"]`))
+			harnessEntry(w, noID, "none", `["--resume", "{conversation_id}"]`)+
+			strings.Replace(harnessEntry(w, exits, "none", ""), filepath.Join(w.Bin, "fakeagent"), "/bin/false", 1))
 	})
 	var err error
 	if s.pool, err = pgxpool.New(s.ctx, s.databaseURL()); err != nil {

@@ -42,6 +42,10 @@ const (
 	Held Kind = "held"
 	// Waiting: it came in longer than MaxWaiting ago and is still on its way.
 	Waiting Kind = "waiting"
+	// Parked: an item's agents died too often to be started again by themselves.
+	Parked Kind = "parked"
+	// Ending: an agent's end was ordered, and waits for its host.
+	Ending Kind = "ending"
 	// Approval: an agent waits for a person's answer to a dialog.
 	Approval Kind = "approval"
 	// Detached: an agent's process lives on without its session.
@@ -56,7 +60,7 @@ const (
 
 // Kinds lists every kind, in the order of the list.
 func Kinds() []Kind {
-	return []Kind{Dropped, GaveUp, Unconfirmed, Held, Waiting, Approval, Detached, Source, Paused, Shadow}
+	return []Kind{Dropped, GaveUp, Unconfirmed, Held, Waiting, Parked, Ending, Approval, Detached, Source, Paused, Shadow}
 }
 
 // Entry is one thing that needs a person.
@@ -99,6 +103,7 @@ type Known struct {
 	Sessions   []*dispatcherv1.Session
 	Sources    []*pollerv1.Source
 	Pauses     []*dispatcherv1.Pause
+	Parks      []*dispatcherv1.Park
 	// Acknowledgements are what people have seen, and in which state.
 	Acknowledgements []*pollerv1.Acknowledgement
 	// EndedAfter leaves out what ended before; zero leaves out nothing.
@@ -113,6 +118,7 @@ func Find(k Known, now time.Time) []Entry {
 	}
 	f.ended()
 	f.waiting()
+	f.parks()
 	f.sessions()
 	f.sources()
 	f.pauses()
@@ -217,8 +223,8 @@ func (f *finder) waiting() {
 		}
 		long := f.now.Sub(came) > MaxWaiting
 		switch {
-		case row.GetReason() == "paused":
-			continue // the pause itself is told of
+		case row.GetReason() == "paused", row.GetReason() == "session_parked", row.GetReason() == "session_ending":
+			continue // the pause, the park or the order itself is told of
 		case row.GetReason() == "shadow":
 			if shadowed++; long && (shadowedSince.IsZero() || came.Before(shadowedSince)) {
 				shadowedSince = came
@@ -268,6 +274,9 @@ func (f *finder) event(row *pollerv1.LedgerEntry) Entry {
 
 func (f *finder) sessions() {
 	for _, s := range f.Sessions {
+		if e := s.GetEnding(); e != nil {
+			f.ending(s, e)
+		}
 		if s.GetActivity() == dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_APPROVAL {
 			f.add(Entry{Kind: Approval, Subject: s.GetWorkItem(), Reason: "awaiting_approval", Look: "muxpost attach " + view.Quote(s.GetWorkItem()),
 				Why: "its agent waits for a person's answer: " + s.GetActivityDetail(), Remedy: "answer it in the agent's own terminal; muxpost never does"})
@@ -281,6 +290,45 @@ func (f *finder) sessions() {
 				", so nothing can be put into it and nothing is started",
 			Remedy: "end that process on the host, or wait until it ends; the session comes back with the next event"})
 	}
+}
+
+// parks tells of what is parked at once, and whether anything waits for it or not.
+func (f *finder) parks() {
+	for _, p := range f.Parks {
+		waiting := 0
+		for _, row := range f.Waiting {
+			if row.GetWorkItem() == p.GetWorkItem() {
+				waiting++
+			}
+		}
+		e := Entry{Kind: Parked, Subject: p.GetWorkItem(), Reason: "session_parked", Since: timeOf(p.GetCreateTime()), Look: attach(p.GetWorkItem()),
+			Why: "its agent died " + view.Count(int(p.GetDeaths()), "time", "times") + " within " + view.Short(p.GetWithin().AsDuration()) +
+				" and is not started again by itself",
+			Remedy: "see why it ends, then muxpost unpark " + view.Quote(p.GetWorkItem())}
+		if p.GetDetail() != "" {
+			e.Why += "; seen last: " + p.GetDetail()
+		}
+		if waiting > 0 {
+			e.Why += "; " + view.Count(waiting, "event waits", "events wait") + " for it"
+		}
+		f.add(e)
+	}
+}
+
+// ending tells of an order at once: whoever gave it may believe that the agent has ended.
+func (f *finder) ending(s *dispatcherv1.Session, o *dispatcherv1.Ending) {
+	verb := view.Ending(o)
+	e := Entry{Kind: Ending, Subject: s.GetWorkItem(), Reason: "session_ending", Since: timeOf(o.GetCreateTime()),
+		Look: "muxpost sessions " + view.Quote(s.GetWorkItem()), Why: "the order to " + verb + " it",
+		Remedy: "see that host " + o.GetHost() + " answers; muxpost " + verb + " --cancel " + view.Quote(s.GetWorkItem()) + " takes it back"}
+	if o.GetWho() != "" {
+		e.Why += " by " + o.GetWho()
+	}
+	e.Why += " waits for its host, and nothing is begun for it"
+	if o.GetDetail() != "" {
+		e.Why += ": " + o.GetDetail()
+	}
+	f.add(e)
 }
 
 func (f *finder) sources() {

@@ -145,13 +145,25 @@ func (p Printer) Deliveries(deliveries []*dispatcherv1.Delivery) {
 	p.Table("no delivery", []string{"DELIVERY", "ITEM", "OUTCOME", "HOW OR WHY", "ASKED", "HOST", "CHANGED", "DETAIL"}, rows)
 }
 
+// Ending is what a person ordered: stop or close.
+func Ending(e *dispatcherv1.Ending) string {
+	return strings.ToLower(strings.TrimPrefix(e.GetVerb().String(), "ENDING_VERB_"))
+}
+
 // Sessions writes sessions.
 func (p Printer) Sessions(sessions []*dispatcherv1.Session) {
 	rows := make([][]Cell, 0, len(sessions))
 	for _, s := range sessions {
+		state, detail := SessionState(s.GetState()), s.GetStateDetail()
+		if s.GetClosed() {
+			state = "closed"
+		}
+		if e := s.GetEnding(); e != nil {
+			detail = "the order to " + Ending(e) + " it waits for its host; " + detail
+		}
 		rows = append(rows, []Cell{
-			Text(s.GetWorkItem()), Text(s.GetTarget()), stateCell(SessionState(s.GetState())), activityCell(s), Text(s.GetHarness()), Text(s.GetHost()),
-			Text(s.GetConversationId()), Text(p.Ago(s.GetUpdateTime().AsTime())), Text(s.GetStateDetail()),
+			Text(s.GetWorkItem()), Text(s.GetTarget()), stateCell(state), activityCell(s), Text(s.GetHarness()), Text(s.GetHost()),
+			Text(s.GetConversationId()), Text(p.Ago(s.GetUpdateTime().AsTime())), Text(detail),
 		})
 	}
 	p.Table("no session is recorded", []string{"ITEM", "TARGET", "STATE", "DOES", "HARNESS", "HOST", "CONVERSATION", "CHANGED", "DETAIL"}, rows)

@@ -67,7 +67,10 @@ func TestLists_ReadAsTheyShould(t *testing.T) {
 		"sessions": func(p Printer) {
 			p.Sessions([]*dispatcherv1.Session{{WorkItem: "github:octo/widget#7", Target: "loop-octo-widget-7", Host: "h1", Harness: "fakeagent",
 				ConversationId: "c-1", State: dispatcherv1.SessionState_SESSION_STATE_LIVE, Activity: dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_APPROVAL, StateDetail: "the agent's pane is alive",
-				UpdateTime: ago(time.Minute)}})
+				UpdateTime: ago(time.Minute)}, {WorkItem: "github:octo/widget#8", Target: "loop-octo-widget-8", Host: "h1", Closed: true,
+				UpdateTime: ago(time.Hour)}, {WorkItem: "github:octo/widget#9", Target: "loop-octo-widget-9", Host: "h2",
+				State: dispatcherv1.SessionState_SESSION_STATE_UNKNOWN, StateDetail: "nobody answers", UpdateTime: ago(time.Hour),
+				Ending: &dispatcherv1.Ending{Verb: dispatcherv1.EndingVerb_ENDING_VERB_CLOSE}}})
 		},
 		"events": func(p Printer) {
 			p.Events([]*dispatcherv1.Event{

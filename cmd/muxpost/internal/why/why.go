@@ -127,6 +127,15 @@ func outcomes() map[string]Explanation {
 			"another work item has a session of the same name, and two never share one, so nothing was started",
 			"this should not happen by chance: report it, with both work items",
 		},
+		"session_parked": {
+			"the agent died so often within so short a time that it is not started again by itself; the event waits and nothing of it is lost",
+			"see why it ends (muxpost attach shows what its pane showed last), then muxpost unpark; muxpost attention lists what is parked",
+		},
+		"session_ending": {
+			"a person ordered the end of the item's agent, and its host has not been there to carry that out, so nothing is begun for it",
+			"it goes on by itself once the host answers; muxpost stop --cancel takes the order back",
+		},
+		"session_unparked": {"the agent had died too often, and is tried again: another version runs, or its time is over", ""},
 		"paused": {
 			"an operator holds back the deliveries of this work item, or of all; the event waits and nothing of it is lost",
 			"end the pause with muxpost unpause; muxpost status shows the pauses",

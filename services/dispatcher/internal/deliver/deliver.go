@@ -34,7 +34,7 @@ const (
 	storing = 1500 * time.Millisecond
 )
 
-// Config is what a Deliverer works with. All fields are required but Resume, Forbids, Shadow and Now.
+// Config is what a Deliverer works with. All fields are required but Resume, Forbids, Shadow, Breaker, Version and Now.
 type Config struct {
 	Store  Store
 	Hosts  Hosts
@@ -50,6 +50,10 @@ type Config struct {
 	Forbids func(kind Kind) bool
 	// Shadow makes every run look and decide, say what it would do, and do nothing.
 	Shadow bool
+	// Breaker says when an item whose agents die again and again is parked. The zero value parks none.
+	Breaker dispatch.Breaker
+	// Version is the version that takes part in deliveries to a host; nil when it is not known.
+	Version func(host string) dispatch.Version
 	// Now reads a monotonic clock; time.Now when nil.
 	Now func() time.Time
 }
@@ -64,6 +68,9 @@ type Deliverer struct {
 func New(config Config) *Deliverer {
 	if config.Now == nil {
 		config.Now = time.Now
+	}
+	if config.Version == nil {
+		config.Version = func(string) dispatch.Version { return dispatch.Version{} }
 	}
 	return &Deliverer{config: config}
 }

@@ -21,8 +21,17 @@ func (r *run) lookUp(ctx context.Context) (replayed bool, err error) {
 	if r.delivery.Outcome.Final() {
 		return true, nil
 	}
+	// One that was typed is under way: an order to end its session ends no search for evidence of it.
+	if r.ending = known.Ending; r.ending != nil && r.delivery.Outcome != dispatch.Unconfirmed {
+		r.facts.Ending = true
+		r.step("look up: the session is to end")
+	}
 	found := known.Session
 	r.left = known.Left
+	if found != nil && found.Closed {
+		r.closed, found = found, nil
+		r.step("look up: its session was closed")
+	}
 	if found == nil {
 		r.facts.Registry, r.facts.TargetTaken = dispatch.NoSession, known.TargetOf != ""
 		r.step("look up: no session is recorded")
@@ -118,7 +127,7 @@ func probeOn(ctx context.Context, host Host, name, workItem, deliveryID string) 
 // know tells of a session without a record whose conversation the host knows. A live one is recorded for its stamp.
 func (r *run) know() {
 	gone := r.sight.Probe == dispatch.ProbeDead || r.sight.Probe == dispatch.ProbeAbsent
-	if !gone || r.sight.ConversationID == "" {
+	if !gone || r.sight.ConversationID == "" || r.closed != nil && slices.Contains(r.closed.Lineage, r.sight.ConversationID) {
 		return
 	}
 	r.facts.HostKnows, r.facts.Resumable = true, r.resumable(r.sight.ConversationID)
@@ -249,7 +258,11 @@ func (r *run) register(ctx context.Context, d dispatch.Decision) error {
 
 // fresh is the record of an item that had none.
 func (r *run) fresh() Session {
-	return Session{WorkItem: r.req.WorkItem, NodeID: r.req.NodeID, Target: r.req.ref.Target(), Host: r.sight.Host}
+	s := Session{WorkItem: r.req.WorkItem, NodeID: r.req.NodeID, Target: r.req.ref.Target(), Host: r.sight.Host}
+	if r.closed != nil {
+		s.Lineage = r.closed.Lineage
+	}
+	return s
 }
 
 // record stores a session with the events of the decision.

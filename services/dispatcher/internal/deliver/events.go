@@ -23,6 +23,9 @@ const (
 	fieldConversationID = "conversation_id"
 	fieldIncarnation    = obs.KeyIncarnation
 	fieldWho            = "who"
+	fieldOrder          = "order"
+	fieldDeaths         = "deaths"
+	fieldWithin         = "within"
 )
 
 // events returns a decision's events with their fields. They are stored with the change that they tell of, so they are made once
@@ -59,8 +62,13 @@ func (r *run) fields(t dispatch.EventType, d dispatch.Decision, detail, remedy s
 		f[fieldReason], f[fieldConversationID] = string(d.Reason), r.conversation()
 	case dispatch.SessionRegistered:
 		f[fieldReason], f[fieldIncarnation] = string(d.Reason), r.session.Incarnation.Stamp
+	case dispatch.SessionParked:
+		f[fieldDeaths], f[fieldWithin], f[fieldDetail] = strconv.Itoa(r.deaths.Count), r.config.Breaker.Within.String(), r.detail
+	case dispatch.SessionUnparked:
+		f[fieldReason] = string(r.lifts())
 	case dispatch.DispatchQueued, dispatch.SessionRespawnAverted, dispatch.DispatchPaused, dispatch.DispatchUnpaused,
-		dispatch.DispatchReopened, dispatch.SessionStopped:
+		dispatch.DispatchReopened, dispatch.SessionStopped, dispatch.SessionClosed, dispatch.SessionEndOrdered, dispatch.SessionEndCancelled,
+		dispatch.SessionEndLapsed:
 	}
 	return f
 }

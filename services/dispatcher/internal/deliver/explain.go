@@ -105,6 +105,12 @@ func (r *run) reason(reason dispatch.Reason) (text, remedy string) {
 	case dispatch.ReasonTargetCollision:
 		return "another work item has a session of the same name, and two never share one; nothing was started",
 			"this should not happen by chance: report it, with both work items"
+	case dispatch.ReasonSessionParked:
+		return r.parkedBecause(), "see why it ends: `muxpost attach " + r.req.WorkItem + "` shows what its pane showed last; then `muxpost unpark " +
+			shellQuote(r.req.WorkItem) + "`"
+	case dispatch.ReasonSessionEnding:
+		return r.endingBy(), "it goes on by itself once the host has carried that out; to take the order back: `muxpost stop --cancel " +
+			shellQuote(r.req.WorkItem) + "`"
 	case dispatch.ReasonPaused:
 		return r.pausedBy()
 	case dispatch.ReasonShadow:
@@ -120,10 +126,22 @@ func (r *run) reason(reason dispatch.Reason) (text, remedy string) {
 	case dispatch.ReasonNone, dispatch.ReasonStart, dispatch.ReasonFirst, dispatch.ReasonNoConversation, dispatch.ReasonEvacuated, dispatch.ReasonByConfiguration,
 		dispatch.ReasonCannotResume, dispatch.ReasonBadConversationID, dispatch.ReasonResumeFailed, dispatch.ReasonStarted,
 		dispatch.ReasonStampProvesOurs, dispatch.ReasonAnotherIncarnation, dispatch.ReasonSessionLives, dispatch.ReasonOccupantLives,
-		dispatch.ReasonConversationKnown, dispatch.ReasonReopened:
+		dispatch.ReasonConversationKnown, dispatch.ReasonReopened, dispatch.ReasonSessionUnparked:
 		// These are reasons of steps and of an operator's act, which no run ends with.
 	}
 	return string(reason), ""
+}
+
+// endingBy says who ordered the end of the session, and why that waits.
+func (r *run) endingBy() string {
+	if r.ending == nil {
+		return "the end of the session is ordered"
+	}
+	text := "the end of the session is ordered (" + r.ending.Verb() + by(r.ending.Who) + "), and waits for its host"
+	if r.ending.Detail != "" {
+		text += ": " + r.ending.Detail
+	}
+	return text
 }
 
 // pausedBy says who holds the item back, since when and why, and which commands end that.

@@ -8,6 +8,7 @@ import (
 
 	"muxpost.dev/muxpost/core/dispatch"
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/workitem"
 )
 
 // HostRecord is what is recorded of a host.
@@ -192,10 +193,23 @@ func (d *Deliverer) leave(ctx context.Context, s Session, told Event) (bool, err
 	told.Fields = map[string]string{fieldWorkItem: s.WorkItem, fieldTarget: s.Target, fieldHost: s.Host, fieldHarness: s.Harness, fieldDeliveryID: "",
 		fieldConversationID: known.Session.ConversationID, fieldIncarnation: known.Session.Incarnation.Stamp, fieldWho: told.Fields[fieldWho]}
 	err = d.config.Store.Save(ctx, held, s.WorkItem, Change{Left: true, Events: []Event{told}})
-	if err == nil {
-		d.operated(ctx, told)
+	if err != nil {
+		return true, err
 	}
-	return true, err
+	d.operated(ctx, told)
+	if known.Ending == nil {
+		return true, nil
+	}
+	// What an order that waited for the host was meant for is left there. A close still ends the item's record.
+	ref, err := workitem.Parse(s.WorkItem)
+	if err != nil {
+		return true, err
+	}
+	order := *known.Ending
+	if known, err = d.config.Store.Recorded(ctx, s.WorkItem); err != nil {
+		return true, err
+	}
+	return true, d.newEnd(ref, held, known, order).leftBehind(ctx)
 }
 
 // hostEvent is what people can follow of an operator's word on a host.

@@ -72,7 +72,7 @@ func (b bench) endsSuperseded(t *testing.T) {
 		t.Errorf("the item's own session: %v", err)
 	}
 	report, err := b.deliverer.Stop(t.Context(), deliver.Stop{WorkItem: item, SupersededOn: "a"})
-	if err != nil || !report.Ended || b.host.World().State != session.Dead {
+	if err != nil || report.Waits || b.host.World().State != session.Dead {
 		t.Errorf("%+v, %v, %v", report, err, b.host.World().State)
 	}
 	if known, err := b.store.Recorded(t.Context(), item); err != nil || len(known.Left) != 0 || known.Session.Host != "b" {

@@ -136,8 +136,10 @@ func operatorEvent(ctx context.Context, t dispatch.EventType, workItem, who stri
 }
 
 // operated writes an operator's act to the log.
-func (d *Deliverer) operated(ctx context.Context, told Event) {
-	d.config.Logger.LogAttrs(ctx, slog.LevelInfo, "an operator said", slog.String(obs.KeyEvent, string(told.Type)),
+func (d *Deliverer) operated(ctx context.Context, told Event) { d.config.operated(ctx, told) }
+
+func (c *Config) operated(ctx context.Context, told Event) {
+	c.Logger.LogAttrs(ctx, slog.LevelInfo, "an operator said", slog.String(obs.KeyEvent, string(told.Type)),
 		slog.String(obs.KeyWorkItem, told.WorkItem), slog.String(obs.KeyDeliveryID, told.DeliveryID),
 		slog.String(fieldWho, told.Fields[fieldWho]), slog.String(obs.KeyReason, told.Fields[fieldReason]))
 }

@@ -21,6 +21,8 @@ type Store interface {
 	Look(ctx context.Context, workItem, deliveryID string) (Known, error)
 	// Recorded returns what is recorded of a work item, as Look does.
 	Recorded(ctx context.Context, workItem string) (Known, error)
+	// Endings returns the orders that wait, by work item.
+	Endings(ctx context.Context, q EndingQuery) ([]Ending, error)
 	// Delivery returns one delivery; one that is not known is fault.NotFound.
 	Delivery(ctx context.Context, id string) (Delivery, error)
 	// Save makes a change, all of it or nothing, provided that the lease's token is still the item's. Otherwise it is
@@ -47,6 +49,11 @@ type Store interface {
 	DropHost(ctx context.Context, name string, told Event) error
 	// EndSuperseded removes that a session was left behind, with its event; false when it is not known (any more).
 	EndSuperseded(ctx context.Context, workItem, host string, told Event) (bool, error)
+	// Died records that an incarnation of the item was seen dead, unless it is recorded already or the stamp is empty, and returns how many
+	// such deaths within a time count, and whether the item is parked. Without the lease it is fault.Fenced, ReasonLeaseLost.
+	Died(ctx context.Context, l lease.Lease, workItem, stamp string, within time.Duration) (Deaths, error)
+	// Unpark ends a park with its event, so that no death until now counts, and returns it; false when the item is not parked.
+	Unpark(ctx context.Context, workItem string, told Event) (Park, bool, error)
 	// Reopen stores an outcome in place of dropped, with its event; false when the delivery is not dropped (any more).
 	Reopen(ctx context.Context, d *Delivery, told Event) (bool, error)
 }
@@ -60,14 +67,23 @@ type Known struct {
 	TargetOf string
 	// Left are the hosts from which the item was moved away.
 	Left []string
+	// Ending is the order to end the session that waits; nil for none.
+	Ending *Ending
 }
 
 // Change is what one step changes, together with the events that tell of it.
 type Change struct {
-	// Session is recorded; nil changes none.
+	// Session is recorded; nil changes none. With one that is closed nothing of the item is parked any more.
 	Session *Session
 	// Left is true when the session is moved away from the host that it has in the record.
 	Left bool
+	// Park parks the item from now on, or, with its Lifted, ends that, so that no death until now counts; nil does neither.
+	Park *Park
+	// Ordered is an incarnation that a person had ended, so that its death does not count; empty for none.
+	Ordered string
+	// Ending is an order that waits from now on, or goes on waiting; EndingOver ends the one that waits, if any.
+	Ending     *Ending
+	EndingOver bool
 	// Outcome is the delivery with what became of it; nil for a change in the middle of a run.
 	Outcome *Delivery
 	// Events are added in this order.

@@ -80,6 +80,8 @@ type Session struct {
 	Incarnation Incarnation
 	SocketPath  string
 	Directory   string
+	// Closed is true when a person closed it: it is no session any more, and is kept for its lineage.
+	Closed bool
 	// CreatedAt and UpdatedAt are on the database's clock.
 	CreatedAt time.Time
 	UpdatedAt time.Time
@@ -107,6 +109,54 @@ type Pause struct {
 	Who    string
 	// Since is on the database's clock.
 	Since time.Time
+}
+
+// Park says that an item's agents are not started again by themselves, because they died too often.
+type Park struct {
+	WorkItem string
+	// Deaths within Within were too many.
+	Deaths int
+	Within time.Duration
+	// Detail is one line for a person: what was seen last.
+	Detail string
+	// Versions are those under which it was parked, or that took that back.
+	Versions []string
+	// Lifted is true when the item is not parked any more, and kept for its versions alone.
+	Lifted bool
+	// Since is on the database's clock.
+	Since time.Time
+}
+
+// Deaths is what is recorded of the deaths of an item's agents.
+type Deaths struct {
+	// Count is how many were seen lately that count.
+	Count int
+	// Park is the last time that the item was parked; nil when it never was. Age is how long ago that was.
+	Park *Park
+	Age  time.Duration
+}
+
+// Ending is a person's order to end an agent that waits for its host.
+type Ending struct {
+	WorkItem string
+	// Closes is true when the item is to be closed, and false when its agent is to be stopped.
+	Closes bool
+	// Stamp names the incarnation that it is meant for, and no other, and Host is where that lives.
+	Stamp, Host string
+	Who, Reason string
+	Grace       time.Duration
+	// Detail is one line for a person: why it waits.
+	Detail string
+	// Since is on the database's clock.
+	Since time.Time
+}
+
+// Verb is what was ordered, as people read it.
+func (e Ending) Verb() string {
+	if e.Closes {
+		return "close"
+	}
+	return "stop"
 }
 
 // Event is something that people can follow. Sequence and Time are given by the store.
@@ -140,6 +190,8 @@ type DeliveryQuery struct {
 type SessionQuery struct {
 	// WorkItem chooses one, and Host those of one host; empty for all.
 	WorkItem, Host string
+	// Closed chooses those too that were closed.
+	Closed bool
 	// After is the last work item already seen; empty for the first.
 	After string
 	// Limit is the most that is returned.
@@ -150,6 +202,24 @@ type SessionQuery struct {
 type PauseQuery struct {
 	// After is the last work item already seen; nil for the beginning.
 	After *string
+	// Limit is the most that is returned.
+	Limit int
+}
+
+// EndingQuery chooses orders that wait, by work item.
+type EndingQuery struct {
+	// WorkItem chooses that of one; empty for all.
+	WorkItem string
+	// After is the last work item already seen; empty for the beginning.
+	After string
+	// Limit is the most that is returned.
+	Limit int
+}
+
+// ParkQuery chooses parked items, by work item.
+type ParkQuery struct {
+	// After is the last work item already seen; empty for the beginning.
+	After string
 	// Limit is the most that is returned.
 	Limit int
 }

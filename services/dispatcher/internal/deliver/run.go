@@ -43,13 +43,19 @@ type run struct {
 	// session is the record, brought up to date in memory; learned says that it differs from what is stored.
 	session *Session
 	learned bool
+	// closed is the record of a session that was closed, which counts as none.
+	closed *Session
+	// ending is the order to end the session that waits.
+	ending *Ending
 	// host is the one that the run talks to, once it is known; left are those from which the item was moved away.
 	host  Host
 	left  []string
 	sight Sight
 	// stamp is the incarnation that a paste is meant for.
 	stamp string
-	spawn SpawnReport
+	// deaths are those of the item's agents, once they were counted.
+	deaths Deaths
+	spawn  SpawnReport
 	// started is the harness of the last spawn that was ordered.
 	started string
 	// detail and remedy are the host's words on the last effect.
@@ -108,7 +114,8 @@ func (r *run) timeFor(a dispatch.Action) (time.Duration, bool) {
 		return min(left, spawnTime), left >= leastSpawn
 	case dispatch.PasteText:
 		return min(left, pasteTime), left >= leastPaste
-	case dispatch.Finish, dispatch.LookUp, dispatch.Adopt, dispatch.Heal, dispatch.Register:
+	case dispatch.Finish, dispatch.LookUp, dispatch.Adopt, dispatch.Heal, dispatch.Register,
+		dispatch.CountDeaths, dispatch.Park, dispatch.Unpark:
 	}
 	return left, left > 0
 }
@@ -126,6 +133,12 @@ func (r *run) perform(ctx context.Context, d dispatch.Decision, timeout time.Dur
 		return false, r.heal(ctx, d)
 	case dispatch.Register:
 		return false, r.register(ctx, d)
+	case dispatch.CountDeaths:
+		return false, r.count(ctx)
+	case dispatch.Park:
+		return false, r.park(ctx, d)
+	case dispatch.Unpark:
+		return false, r.unpark(ctx, d)
 	case dispatch.SpawnResume, dispatch.SpawnFresh:
 		return false, r.start(ctx, d, timeout)
 	case dispatch.PasteText:

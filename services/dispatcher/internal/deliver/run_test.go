@@ -312,7 +312,7 @@ func TestDeliver_KeepsThePromptOutOfLogsAndSpans(t *testing.T) {
 			t.Errorf("the log lacks %s:\n%s", key, log.String())
 		}
 	}
-	if got := spans.GetSpans(); len(got) != 1 || got[0].Name != "deliver.Deliver" || len(got[0].Events) != 4 {
+	if got := spans.GetSpans(); len(got) != 1 || got[0].Name != "deliver.Deliver" || len(got[0].Events) != 5 {
 		t.Errorf("spans %+v", got)
 	}
 	if d.TraceID == "" || d.Traceparent == "" || b.store.Events()[0].TraceID != d.TraceID {

@@ -38,7 +38,7 @@ func TestStop_EndsOurOwnLivingAgentAndNothingElse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(row.world, nil)
 			report, err := b.deliverer.Stop(t.Context(), deliver.Stop{WorkItem: item, Who: "ann", Reason: "it is stuck"})
-			if row.refusal == nil && (err != nil || !report.Ended || report.Already != row.already) || row.refusal != nil && !errors.Is(err, row.refusal) {
+			if row.refusal == nil && (err != nil || report.Waits || report.Already != row.already) || row.refusal != nil && !errors.Is(err, row.refusal) {
 				t.Errorf("%+v, %v", report, err)
 			}
 			events := b.store.Events()

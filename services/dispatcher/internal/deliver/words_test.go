@@ -19,7 +19,8 @@ func TestExplain_EveryReasonOfAnOutcomeHasWords(t *testing.T) {
 		dispatch.ReasonCannotResume: true, dispatch.ReasonBadConversationID: true, dispatch.ReasonResumeFailed: true,
 		dispatch.ReasonStarted: true, dispatch.ReasonStampProvesOurs: true, dispatch.ReasonAnotherIncarnation: true,
 		dispatch.ReasonSessionLives: true, dispatch.ReasonOccupantLives: true, dispatch.ReasonConversationKnown: true,
-		dispatch.ReasonReopened: true, // an operator's act, which no run ends with
+		dispatch.ReasonSessionUnparked: true,
+		dispatch.ReasonReopened:        true, // an operator's act, which no run ends with
 	}
 	r := &run{req: checked{ref: ref}}
 	for _, reason := range dispatch.Reasons() {

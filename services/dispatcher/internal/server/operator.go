@@ -68,19 +68,6 @@ func (s *Server) Reopen(ctx context.Context, r *dispatcherv1.ReopenRequest) (*di
 	return &dispatcherv1.ReopenResponse{Delivery: deliveryOf(d), Reopened: reopened}, nil
 }
 
-// StopSession ends the agent of a work item.
-func (s *Server) StopSession(ctx context.Context, r *dispatcherv1.StopSessionRequest) (*dispatcherv1.StopSessionResponse, error) {
-	if g := r.GetGrace(); g != nil && g.CheckValid() != nil {
-		return nil, fault.New(fault.Invalid, fault.ReasonBadArgument, "grace is not a duration")
-	}
-	report, err := s.deliverer.Stop(ctx, deliver.Stop{WorkItem: r.GetWorkItem(), Who: r.GetWho(), Reason: r.GetReason(), Grace: r.GetGrace().AsDuration(),
-		SupersededOn: r.GetSupersededOn()})
-	if err != nil {
-		return nil, err
-	}
-	return &dispatcherv1.StopSessionResponse{Already: report.Already, Detail: report.Detail}, nil
-}
-
 // checkScope refuses a request that says neither or both: what an operator forgot to say must not mean all.
 func checkScope(item string, all bool) error {
 	if (item != "") == all {

@@ -86,7 +86,7 @@ func TestListPauses_GoesPageByPage(t *testing.T) {
 	if seen != "[][github:o/r#1][github:o/r#2][github:o/r#3][github:o/r#4]" {
 		t.Errorf("the pages hold %s", seen)
 	}
-	for _, bad := range []*dispatcherv1.ListPausesRequest{{PageSize: 501}, {PageToken: "!"}, {PageToken: sessionToken("github:o/r#1")},
+	for _, bad := range []*dispatcherv1.ListPausesRequest{{PageSize: 501}, {PageToken: "!"}, {PageToken: itemToken(sessionPrefix, "github:o/r#1")},
 		{PageToken: encode(pausePrefix + "x")}} {
 		if _, err := s.ListPauses(t.Context(), bad); !errors.Is(err, fault.Invalid) {
 			t.Errorf("%v: %v", bad, err)

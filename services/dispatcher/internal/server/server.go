@@ -38,8 +38,11 @@ type Deliverer interface {
 	Deliver(ctx context.Context, r deliver.Request) (deliver.Result, error)
 	Pause(ctx context.Context, p deliver.Pause) (stands deliver.Pause, made bool, err error)
 	Unpause(ctx context.Context, workItem, who string) (ended deliver.Pause, stood bool, err error)
+	Unpark(ctx context.Context, workItem, who string) (ended deliver.Park, stood bool, err error)
 	Reopen(ctx context.Context, id, who string, ifFree bool) (d deliver.Delivery, reopened bool, err error)
-	Stop(ctx context.Context, s deliver.Stop) (deliver.TerminateReport, error)
+	Stop(ctx context.Context, s deliver.Stop) (deliver.Ended, error)
+	Close(ctx context.Context, s deliver.Stop) (deliver.Ended, error)
+	CancelEnding(ctx context.Context, workItem, who string) (cancelled deliver.Ending, stood bool, err error)
 	Shadow() bool
 	AddHost(ctx context.Context, o deliver.HostOrder, address string) (deliver.HostRecord, error)
 	Drain(ctx context.Context, o deliver.HostOrder) (deliver.HostRecord, error)
@@ -57,6 +60,8 @@ type Records interface {
 	Events(ctx context.Context, q deliver.EventQuery) (deliver.EventPage, error)
 	Pauses(ctx context.Context, q deliver.PauseQuery) ([]deliver.Pause, error)
 	Superseded(ctx context.Context, q deliver.SupersededQuery) ([]deliver.Superseded, error)
+	Endings(ctx context.Context, q deliver.EndingQuery) ([]deliver.Ending, error)
+	Parks(ctx context.Context, q deliver.ParkQuery) ([]deliver.Park, error)
 }
 
 // Hosts say what they know of a session now, and which builds they run.
@@ -165,8 +170,8 @@ func (s *Server) ListSessions(ctx context.Context, r *dispatcherv1.ListSessionsR
 	if err != nil {
 		return nil, err
 	}
-	q := deliver.SessionQuery{WorkItem: item, Host: r.GetHost(), Limit: limit + 1}
-	if q.After, err = readSessionToken(r.GetPageToken()); err != nil {
+	q := deliver.SessionQuery{WorkItem: item, Host: r.GetHost(), Closed: r.GetClosed() || item != "", Limit: limit + 1}
+	if q.After, err = readItemToken(r.GetPageToken(), sessionPrefix); err != nil {
 		return nil, err
 	}
 	found, err := s.records.Sessions(ctx, q)
@@ -176,10 +181,13 @@ func (s *Server) ListSessions(ctx context.Context, r *dispatcherv1.ListSessionsR
 	out := &dispatcherv1.ListSessionsResponse{}
 	if len(found) > limit {
 		found = found[:limit]
-		out.NextPageToken = sessionToken(found[limit-1].WorkItem)
+		out.NextPageToken = itemToken(sessionPrefix, found[limit-1].WorkItem)
 	}
 	for _, record := range found {
 		out.Sessions = append(out.Sessions, sessionOf(record))
+	}
+	if err := s.tellEndings(ctx, item, out.GetSessions()); err != nil {
+		return nil, err
 	}
 	if !r.GetSkipProbe() {
 		s.probe(ctx, out.GetSessions())
@@ -194,6 +202,9 @@ func (s *Server) probe(ctx context.Context, sessions []*dispatcherv1.Session) {
 	var group errgroup.Group
 	group.SetLimit(probesAtOnce)
 	for _, record := range sessions {
+		if record.GetClosed() {
+			continue // what may live under its name is not its agent
+		}
 		group.Go(func() error {
 			sight, recorded := s.hosts.Show(ctx, record.GetHost(), record.GetWorkItem()), record.GetConversationId()
 			record.State, record.StateDetail, record.Flags = stateOf(sight.Probe), sight.Detail, flagsOf(sight.Probe)

@@ -25,6 +25,8 @@ type records struct {
 	asked      deliver.DeliveryQuery
 	superseded []deliver.Superseded
 	pauses     []deliver.Pause
+	parks      []deliver.Park
+	endings    []deliver.Ending
 }
 
 func (r *records) Delivery(_ context.Context, id string) (deliver.Delivery, error) {
@@ -65,6 +67,24 @@ func (r *records) Pauses(_ context.Context, q deliver.PauseQuery) (out []deliver
 
 func (r *records) Superseded(_ context.Context, q deliver.SupersededQuery) ([]deliver.Superseded, error) {
 	return r.superseded[:min(q.Limit, len(r.superseded))], nil
+}
+
+func (r *records) Endings(_ context.Context, q deliver.EndingQuery) (out []deliver.Ending, err error) {
+	for _, e := range r.endings {
+		if e.WorkItem > q.After && (q.WorkItem == "" || q.WorkItem == e.WorkItem) && len(out) < q.Limit {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+func (r *records) Parks(_ context.Context, q deliver.ParkQuery) (out []deliver.Park, err error) {
+	for _, p := range r.parks {
+		if p.WorkItem > q.After && len(out) < q.Limit {
+			out = append(out, p)
+		}
+	}
+	return out, nil
 }
 
 func (r *records) Events(_ context.Context, q deliver.EventQuery) (deliver.EventPage, error) {
@@ -276,15 +296,15 @@ func TestValues_EveryOneOfCoreHasOneOnTheWire(t *testing.T) {
 
 func FuzzTokens(f *testing.F) {
 	f.Add(deliveryToken(time.UnixMicro(1), "delivery-1"), "x")
-	f.Add("", sessionToken("github:o/r#1"))
+	f.Add("", itemToken(sessionPrefix, "github:o/r#1"))
 	f.Fuzz(func(t *testing.T, a, b string) {
 		if at, id, err := readDeliveryToken(a); err == nil && a != "" {
 			if again, sameID, err := readDeliveryToken(deliveryToken(at, id)); err != nil || !again.Equal(at) || sameID != id {
 				t.Fatalf("%q reads as %v %s, and then as %v %s, %v", a, at, id, again, sameID, err)
 			}
 		}
-		if item, err := readSessionToken(b); err == nil && b != "" {
-			if again, err := readSessionToken(sessionToken(item)); err != nil || again != item {
+		if item, err := readItemToken(b, sessionPrefix); err == nil && b != "" {
+			if again, err := readItemToken(itemToken(sessionPrefix, item), sessionPrefix); err != nil || again != item {
 				t.Fatalf("%q reads as %s, and then as %s, %v", b, item, again, err)
 			}
 		}

@@ -16,6 +16,7 @@ const (
 	deliveryPrefix = "d1|"
 	sessionPrefix  = "s1|"
 	pausePrefix    = "p1|"
+	parkPrefix     = "k1|"
 	maxToken       = 1024
 )
 
@@ -63,14 +64,14 @@ func readDeliveryToken(token string) (at time.Time, id string, err error) {
 	return at, id, nil
 }
 
-func sessionToken(item string) string { return encode(sessionPrefix + item) }
+func itemToken(prefix, item string) string { return encode(prefix + item) }
 
-// readSessionToken reads a token; an empty one is the first page.
-func readSessionToken(token string) (item string, err error) {
+// readItemToken reads the token of a list by work item; an empty one is the first page.
+func readItemToken(token, prefix string) (item string, err error) {
 	if token == "" {
 		return "", nil
 	}
-	text, err := decode(token, sessionPrefix)
+	text, err := decode(token, prefix)
 	if err != nil {
 		return "", err
 	}

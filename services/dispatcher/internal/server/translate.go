@@ -134,7 +134,7 @@ func deliveryOf(d deliver.Delivery) *dispatcherv1.Delivery {
 func sessionOf(s deliver.Session) *dispatcherv1.Session {
 	return &dispatcherv1.Session{
 		WorkItem: s.WorkItem, Target: s.Target, Host: s.Host, Harness: s.Harness, ConversationId: s.ConversationID, Lineage: s.Lineage,
-		IncarnationStamp: s.Incarnation.Stamp, SocketPath: s.SocketPath, Directory: s.Directory,
+		IncarnationStamp: s.Incarnation.Stamp, SocketPath: s.SocketPath, Directory: s.Directory, Closed: s.Closed,
 		CreateTime: timestamppb.New(s.CreatedAt), UpdateTime: timestamppb.New(s.UpdatedAt),
 	}
 }

@@ -37,9 +37,14 @@ with gone as (
 )
 select seq from gone`
 
-// ForgetDeliveries deletes deliveries that have been in their conversations for longer than keep, and returns how many went. Sessions, leases
-// and pauses stay.
+// ForgetDeliveries deletes deliveries that have been in their conversations for longer than keep, and returns how many went. So go the deaths
+// and the lifted parks of that age. Sessions, leases, pauses and what is parked stay.
 func (s *Store) ForgetDeliveries(ctx context.Context, keep time.Duration) (int64, error) {
+	for _, sql := range []string{forgetDeathsSQL, forgetParksSQL} {
+		if _, err := s.forget(ctx, sql, keep); err != nil {
+			return 0, err
+		}
+	}
 	return s.forget(ctx, forgetDeliveriesSQL, keep)
 }
 
@@ -47,6 +52,18 @@ func (s *Store) ForgetDeliveries(ctx context.Context, keep time.Duration) (int64
 func (s *Store) ForgetEvents(ctx context.Context, keep time.Duration) (int64, error) {
 	return s.forget(ctx, forgetEventsSQL, keep)
 }
+
+// A death counts for a day at most, and the versions of a park that was lifted are of interest no longer than its deliveries.
+const (
+	forgetDeathsSQL = `
+delete from dispatcher.deaths where (work_item, stamp) in (
+	select work_item, stamp from dispatcher.deaths where seen_at < now() - $1::interval limit $2
+)`
+	forgetParksSQL = `
+delete from dispatcher.parks where work_item in (
+	select work_item from dispatcher.parks where lifted and since < now() - $1::interval limit $2
+)`
+)
 
 // forget runs a statement, which takes the age and the size of a batch, until it finds no full one.
 func (s *Store) forget(ctx context.Context, sql string, keep time.Duration) (all int64, err error) {

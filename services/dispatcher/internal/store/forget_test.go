@@ -33,12 +33,20 @@ func TestForget_OnlyWhatWasDeliveredLongAgoAndWhatWasToldOfIt(t *testing.T) {
 	exec(`insert into dispatcher.events (type, work_item) values ('session.spawned', $1)`, item)
 	exec(`update dispatcher.events set time = now() - interval '100 days'`)
 	exec(`insert into dispatcher.events (type, work_item) values ('session.lost', $1)`, item)
+	exec(`insert into dispatcher.deaths (work_item, stamp, seen_at) values ('old', 'a', now() - interval '100 days'), ('new', 'b', now())`)
+	exec(`insert into dispatcher.parks (work_item, deaths, within, lifted, since) select item, 1, '1s', lifted, now() - age::interval
+		from (values ('old', true, '100 days'), ('still', false, '100 days'), ('new', true, '1 day')) as p(item, lifted, age)`)
 	// Of the two that are delivered, one is kept; of neither the old events are.
 	if n, err := s.ForgetEvents(t.Context(), 90*24*time.Hour); err != nil || n != 3 {
 		t.Errorf("%d events, %v", n, err)
 	}
 	if n, err := s.ForgetDeliveries(t.Context(), 90*24*time.Hour); err != nil || n != 1 {
 		t.Errorf("%d deliveries, %v", n, err)
+	}
+	var kept string
+	if err := pool.QueryRow(t.Context(), `select string_agg(work_item, ' ' order by work_item) from
+		(select work_item from dispatcher.deaths union all select work_item from dispatcher.parks) as all_of_them`).Scan(&kept); err != nil || kept != "new new still" {
+		t.Errorf("deaths and parks left: %q, %v", kept, err)
 	}
 	left, err := s.Deliveries(t.Context(), deliver.DeliveryQuery{Limit: 100})
 	if err != nil {

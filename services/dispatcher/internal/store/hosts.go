@@ -59,7 +59,7 @@ func (s *Store) DropHost(ctx context.Context, name string, told deliver.Event) e
 	}
 	args["name"] = name
 	sessions, err := one(s, ctx, `
-with held as (select count(*) as n from dispatcher.sessions where host = @name),
+with held as (select count(*) as n from dispatcher.sessions where host = @name and not closed),
 changed as (
 	delete from dispatcher.hosts where name = @name and (select n from held) = 0 returning name
 ), left_there as (

@@ -67,6 +67,9 @@ func (s *Store) Sessions(ctx context.Context, q deliver.SessionQuery) ([]deliver
 	f.and(q.WorkItem != "", "work_item = @work_item", "work_item", q.WorkItem)
 	f.and(q.Host != "", "host = @host", "host", q.Host)
 	f.and(q.After != "", "work_item > @after", "after", q.After)
+	if !q.Closed {
+		f.where += " and not closed"
+	}
 	return many(s, ctx, fmt.Sprintf("select %s from dispatcher.sessions where %s order by work_item limit @limit", sessionColumns, f.where),
 		scanSession, f.args)
 }

@@ -28,13 +28,13 @@ with ours as (
 )`
 	keepSession = `, kept as (
 	insert into dispatcher.sessions as old (work_item, node_id, target, host, harness, conversation_id, lineage, stamp, session_id,
-		pane_id, pane_pid, server_pid, server_started, socket_path, directory)
+		pane_id, pane_pid, server_pid, server_started, socket_path, directory, closed)
 	select work_item, @node_id, @target, @host, @harness, @conversation_id, @lineage, @stamp, @session_id,
-		@pane_id, @pane_pid, @server_pid, @server_started, @socket_path, @directory from ours
+		@pane_id, @pane_pid, @server_pid, @server_started, @socket_path, @directory, @closed from ours
 	on conflict (work_item) do update set node_id = excluded.node_id, target = excluded.target, host = excluded.host,
 		harness = excluded.harness, conversation_id = excluded.conversation_id, lineage = excluded.lineage, stamp = excluded.stamp,
 		session_id = excluded.session_id, pane_id = excluded.pane_id, pane_pid = excluded.pane_pid, server_pid = excluded.server_pid,
-		server_started = excluded.server_started, socket_path = excluded.socket_path, directory = excluded.directory,
+		server_started = excluded.server_started, socket_path = excluded.socket_path, directory = excluded.directory, closed = excluded.closed,
 		updated_at = now()
 )`
 	// What is left behind keeps its identity, and the record has none until the item has a host again.
@@ -87,6 +87,17 @@ func (s *Store) Save(ctx context.Context, l lease.Lease, workItem string, c deli
 	if c.Left {
 		sql += leaveHost
 	}
+	sql += endingSQL(args, c)
+	if c.Session != nil && c.Session.Closed {
+		sql += dropPark
+	}
+	if c.Park != nil {
+		sql += parkSQL(args, *c.Park)
+	}
+	if c.Ordered != "" {
+		sql += ordered
+		args["ordered"] = c.Ordered
+	}
 	if len(c.Events) > 0 {
 		sql += tell
 		if err := eventArgs(args, c.Events); err != nil {
@@ -98,11 +109,15 @@ func (s *Store) Save(ctx context.Context, l lease.Lease, workItem string, c deli
 	case err == nil && c.Outcome != nil && changed != nil:
 		c.Outcome.UpdatedAt = *changed
 	case errors.Is(err, fault.NotFound):
-		return fault.New(fault.Fenced, fault.ReasonLeaseLost, "the lease of the work item went to another run")
+		return leaseLost()
 	case errors.Is(err, fault.AlreadyExists) && db.Constraint(err) == "sessions_target_key":
 		return fault.Wrap(fault.Conflict, fault.ReasonTargetCollision, "another work item has a session of the same name", err)
 	}
 	return err
+}
+
+func leaseLost() error {
+	return fault.New(fault.Fenced, fault.ReasonLeaseLost, "the lease of the work item went to another run")
 }
 
 func outcomeArgs(args pgx.NamedArgs, d deliver.Delivery) {
@@ -116,7 +131,7 @@ func sessionArgs(args pgx.NamedArgs, s deliver.Session) {
 	args["node_id"], args["target"], args["host"], args["harness"] = s.NodeID, s.Target, s.Host, s.Harness
 	args["conversation_id"], args["lineage"], args["stamp"] = s.ConversationID, noNil(s.Lineage), i.Stamp
 	args["session_id"], args["pane_id"], args["pane_pid"], args["server_pid"] = i.SessionID, i.PaneID, i.PanePID, i.ServerPID
-	args["server_started"], args["socket_path"], args["directory"] = nil, s.SocketPath, s.Directory
+	args["server_started"], args["socket_path"], args["directory"], args["closed"] = nil, s.SocketPath, s.Directory, s.Closed
 	if !i.ServerStarted.IsZero() {
 		args["server_started"] = i.ServerStarted
 	}

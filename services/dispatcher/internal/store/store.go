@@ -121,8 +121,8 @@ func (s *Store) Recorded(ctx context.Context, workItem string) (known deliver.Kn
 	return known, err
 }
 
-// known fills in the delivery, if one is named, the session of the item, or whose the name is that it would have, and which hosts the item was
-// moved away from.
+// known fills in the delivery, if one is named, the session of the item, or whose the name is that it would have, the order to end it that
+// waits, and which hosts the item was moved away from.
 func (s *Store) known(ctx context.Context, into *deliver.Known, workItem, deliveryID string) error {
 	args := pgx.NamedArgs{"work_item": workItem, "delivery_id": deliveryID}
 	var batch pgx.Batch
@@ -142,6 +142,13 @@ func (s *Store) known(ctx context.Context, into *deliver.Known, workItem, delive
 				break
 			}
 			into.TargetOf = record.WorkItem
+		}
+		return err
+	})
+	batch.Queue("select "+endingColumns+" from dispatcher.endings where work_item = @work_item", args).Query(func(rows pgx.Rows) error {
+		found, err := pgx.CollectRows(rows, scanEnding)
+		for _, e := range found {
+			into.Ending = &e
 		}
 		return err
 	})
@@ -217,13 +224,13 @@ func scanDelivery(row pgx.CollectableRow) (d deliver.Delivery, err error) {
 }
 
 const sessionColumns = `work_item, node_id, target, host, harness, conversation_id, lineage, stamp, session_id, pane_id, pane_pid,
-	server_pid, server_started, socket_path, directory, created_at, updated_at`
+	server_pid, server_started, socket_path, directory, closed, created_at, updated_at`
 
 func scanSession(row pgx.CollectableRow) (s deliver.Session, err error) {
 	i := &s.Incarnation
 	var started *time.Time
 	err = row.Scan(&s.WorkItem, &s.NodeID, &s.Target, &s.Host, &s.Harness, &s.ConversationID, &s.Lineage, &i.Stamp, &i.SessionID, &i.PaneID,
-		&i.PanePID, &i.ServerPID, &started, &s.SocketPath, &s.Directory, &s.CreatedAt, &s.UpdatedAt)
+		&i.PanePID, &i.ServerPID, &started, &s.SocketPath, &s.Directory, &s.Closed, &s.CreatedAt, &s.UpdatedAt)
 	if started != nil {
 		i.ServerStarted = *started
 	}

@@ -411,6 +411,59 @@ func (SessionActivity) EnumDescriptor() ([]byte, []int) {
 	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{5}
 }
 
+// EndingVerb says what a person ordered.
+type EndingVerb int32
+
+const (
+	// Not said.
+	EndingVerb_ENDING_VERB_UNSPECIFIED EndingVerb = 0
+	// To end the agent.
+	EndingVerb_ENDING_VERB_STOP EndingVerb = 1
+	// To end it for good.
+	EndingVerb_ENDING_VERB_CLOSE EndingVerb = 2
+)
+
+// Enum value maps for EndingVerb.
+var (
+	EndingVerb_name = map[int32]string{
+		0: "ENDING_VERB_UNSPECIFIED",
+		1: "ENDING_VERB_STOP",
+		2: "ENDING_VERB_CLOSE",
+	}
+	EndingVerb_value = map[string]int32{
+		"ENDING_VERB_UNSPECIFIED": 0,
+		"ENDING_VERB_STOP":        1,
+		"ENDING_VERB_CLOSE":       2,
+	}
+)
+
+func (x EndingVerb) Enum() *EndingVerb {
+	p := new(EndingVerb)
+	*p = x
+	return p
+}
+
+func (x EndingVerb) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (EndingVerb) Descriptor() protoreflect.EnumDescriptor {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes[6].Descriptor()
+}
+
+func (EndingVerb) Type() protoreflect.EnumType {
+	return &file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes[6]
+}
+
+func (x EndingVerb) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use EndingVerb.Descriptor instead.
+func (EndingVerb) EnumDescriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{6}
+}
+
 // DeliverRequest is one event on its way to an agent.
 type DeliverRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1020,8 +1073,12 @@ type Session struct {
 	Activity SessionActivity `protobuf:"varint,15,opt,name=activity,proto3,enum=muxpost.dispatcher.v1.SessionActivity" json:"activity,omitempty"`
 	// One line for a person on that, in the agent's words.
 	ActivityDetail string `protobuf:"bytes,16,opt,name=activity_detail,json=activityDetail,proto3" json:"activity_detail,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// True when a person closed it: it is no session any more, and is kept for its lineage.
+	Closed bool `protobuf:"varint,17,opt,name=closed,proto3" json:"closed,omitempty"`
+	// The order to end it that waits for its host; unset for none.
+	Ending        *Ending `protobuf:"bytes,18,opt,name=ending,proto3" json:"ending,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
@@ -1166,6 +1223,129 @@ func (x *Session) GetActivityDetail() string {
 	return ""
 }
 
+func (x *Session) GetClosed() bool {
+	if x != nil {
+		return x.Closed
+	}
+	return false
+}
+
+func (x *Session) GetEnding() *Ending {
+	if x != nil {
+		return x.Ending
+	}
+	return nil
+}
+
+// Ending is an order to end an agent that waits for its host.
+type Ending struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work item.
+	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// What was ordered.
+	Verb EndingVerb `protobuf:"varint,2,opt,name=verb,proto3,enum=muxpost.dispatcher.v1.EndingVerb" json:"verb,omitempty"`
+	// Stamp of the incarnation that it is meant for: another one is not touched.
+	IncarnationStamp string `protobuf:"bytes,3,opt,name=incarnation_stamp,json=incarnationStamp,proto3" json:"incarnation_stamp,omitempty"`
+	// The host that it waits for.
+	Host string `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`
+	// Who ordered it, as they called themselves; empty when not said.
+	Who string `protobuf:"bytes,5,opt,name=who,proto3" json:"who,omitempty"`
+	// Why, in their words; empty when not said.
+	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	// One line for a person: why it waits.
+	Detail string `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Since when, on the database's clock.
+	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ending) Reset() {
+	*x = Ending{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ending) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ending) ProtoMessage() {}
+
+func (x *Ending) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ending.ProtoReflect.Descriptor instead.
+func (*Ending) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Ending) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *Ending) GetVerb() EndingVerb {
+	if x != nil {
+		return x.Verb
+	}
+	return EndingVerb_ENDING_VERB_UNSPECIFIED
+}
+
+func (x *Ending) GetIncarnationStamp() string {
+	if x != nil {
+		return x.IncarnationStamp
+	}
+	return ""
+}
+
+func (x *Ending) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *Ending) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *Ending) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Ending) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *Ending) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
 // ListSessionsRequest chooses sessions.
 type ListSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1178,14 +1358,16 @@ type ListSessionsRequest struct {
 	// True returns the records alone and asks no host.
 	SkipProbe bool `protobuf:"varint,4,opt,name=skip_probe,json=skipProbe,proto3" json:"skip_probe,omitempty"`
 	// Only those that are recorded on this host; empty for all.
-	Host          string `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
+	Host string `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
+	// True returns those too that were closed. With a work item they always are.
+	Closed        bool `protobuf:"varint,6,opt,name=closed,proto3" json:"closed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[8]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1379,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[8]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1392,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{8}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListSessionsRequest) GetWorkItem() string {
@@ -1248,6 +1430,13 @@ func (x *ListSessionsRequest) GetHost() string {
 	return ""
 }
 
+func (x *ListSessionsRequest) GetClosed() bool {
+	if x != nil {
+		return x.Closed
+	}
+	return false
+}
+
 // ListSessionsResponse is one page.
 type ListSessionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1261,7 +1450,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[9]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1273,7 +1462,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[9]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1286,7 +1475,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{9}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -1326,7 +1515,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[10]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1527,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[10]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1540,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{10}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Event) GetSequence() int64 {
@@ -1424,7 +1613,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[11]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1625,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[11]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1638,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{11}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListEventsRequest) GetAfterSequence() int64 {
@@ -1509,7 +1698,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[12]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1710,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[12]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1723,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{12}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -1576,7 +1765,7 @@ type WatchEventsRequest struct {
 
 func (x *WatchEventsRequest) Reset() {
 	*x = WatchEventsRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[13]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1588,7 +1777,7 @@ func (x *WatchEventsRequest) String() string {
 func (*WatchEventsRequest) ProtoMessage() {}
 
 func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[13]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1601,7 +1790,7 @@ func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{13}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchEventsRequest) GetAfterSequence() int64 {
@@ -1649,7 +1838,7 @@ type WatchEventsResponse struct {
 
 func (x *WatchEventsResponse) Reset() {
 	*x = WatchEventsResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[14]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +1850,7 @@ func (x *WatchEventsResponse) String() string {
 func (*WatchEventsResponse) ProtoMessage() {}
 
 func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[14]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +1863,7 @@ func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchEventsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{14}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchEventsResponse) GetStep() isWatchEventsResponse_Step {
@@ -1748,7 +1937,7 @@ type EventsCaughtUp struct {
 
 func (x *EventsCaughtUp) Reset() {
 	*x = EventsCaughtUp{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[15]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1949,7 @@ func (x *EventsCaughtUp) String() string {
 func (*EventsCaughtUp) ProtoMessage() {}
 
 func (x *EventsCaughtUp) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[15]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1962,7 @@ func (x *EventsCaughtUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsCaughtUp.ProtoReflect.Descriptor instead.
 func (*EventsCaughtUp) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{15}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *EventsCaughtUp) GetSequence() int64 {
@@ -1794,7 +1983,7 @@ type EventsMissed struct {
 
 func (x *EventsMissed) Reset() {
 	*x = EventsMissed{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[16]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +1995,7 @@ func (x *EventsMissed) String() string {
 func (*EventsMissed) ProtoMessage() {}
 
 func (x *EventsMissed) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[16]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +2008,7 @@ func (x *EventsMissed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsMissed.ProtoReflect.Descriptor instead.
 func (*EventsMissed) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{16}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *EventsMissed) GetForgottenSequence() int64 {
@@ -1846,7 +2035,7 @@ type Pause struct {
 
 func (x *Pause) Reset() {
 	*x = Pause{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[17]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1858,7 +2047,7 @@ func (x *Pause) String() string {
 func (*Pause) ProtoMessage() {}
 
 func (x *Pause) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[17]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1871,7 +2060,7 @@ func (x *Pause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pause.ProtoReflect.Descriptor instead.
 func (*Pause) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{17}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Pause) GetWorkItem() string {
@@ -1919,7 +2108,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[18]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2120,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[18]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2133,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{18}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PauseRequest) GetWorkItem() string {
@@ -1988,7 +2177,7 @@ type PauseResponse struct {
 
 func (x *PauseResponse) Reset() {
 	*x = PauseResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[19]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2000,7 +2189,7 @@ func (x *PauseResponse) String() string {
 func (*PauseResponse) ProtoMessage() {}
 
 func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[19]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2013,7 +2202,7 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{19}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PauseResponse) GetPause() *Pause {
@@ -2045,7 +2234,7 @@ type UnpauseRequest struct {
 
 func (x *UnpauseRequest) Reset() {
 	*x = UnpauseRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[20]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2057,7 +2246,7 @@ func (x *UnpauseRequest) String() string {
 func (*UnpauseRequest) ProtoMessage() {}
 
 func (x *UnpauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[20]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2070,7 +2259,7 @@ func (x *UnpauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpauseRequest.ProtoReflect.Descriptor instead.
 func (*UnpauseRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{20}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UnpauseRequest) GetWorkItem() string {
@@ -2105,7 +2294,7 @@ type UnpauseResponse struct {
 
 func (x *UnpauseResponse) Reset() {
 	*x = UnpauseResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[21]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2306,7 @@ func (x *UnpauseResponse) String() string {
 func (*UnpauseResponse) ProtoMessage() {}
 
 func (x *UnpauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[21]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2319,7 @@ func (x *UnpauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpauseResponse.ProtoReflect.Descriptor instead.
 func (*UnpauseResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{21}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UnpauseResponse) GetPause() *Pause {
@@ -2153,7 +2342,7 @@ type ListPausesRequest struct {
 
 func (x *ListPausesRequest) Reset() {
 	*x = ListPausesRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[22]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2354,7 @@ func (x *ListPausesRequest) String() string {
 func (*ListPausesRequest) ProtoMessage() {}
 
 func (x *ListPausesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[22]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2367,7 @@ func (x *ListPausesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPausesRequest.ProtoReflect.Descriptor instead.
 func (*ListPausesRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{22}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListPausesRequest) GetPageSize() int32 {
@@ -2210,7 +2399,7 @@ type ListPausesResponse struct {
 
 func (x *ListPausesResponse) Reset() {
 	*x = ListPausesResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[23]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2411,7 @@ func (x *ListPausesResponse) String() string {
 func (*ListPausesResponse) ProtoMessage() {}
 
 func (x *ListPausesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[23]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +2424,7 @@ func (x *ListPausesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPausesResponse.ProtoReflect.Descriptor instead.
 func (*ListPausesResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{23}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListPausesResponse) GetPauses() []*Pause {
@@ -2259,6 +2448,308 @@ func (x *ListPausesResponse) GetShadow() bool {
 	return false
 }
 
+// Park says that the agents of a work item are not started again by themselves.
+type Park struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work item.
+	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// How many of its agents died, which was too many.
+	Deaths int32 `protobuf:"varint,2,opt,name=deaths,proto3" json:"deaths,omitempty"`
+	// Within which time.
+	Within *durationpb.Duration `protobuf:"bytes,3,opt,name=within,proto3" json:"within,omitempty"`
+	// One line for a person: what was seen last.
+	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	// The versions that it was parked under: another one takes it back.
+	Versions []string `protobuf:"bytes,5,rep,name=versions,proto3" json:"versions,omitempty"`
+	// Since when, on the database's clock.
+	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Park) Reset() {
+	*x = Park{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Park) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Park) ProtoMessage() {}
+
+func (x *Park) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Park.ProtoReflect.Descriptor instead.
+func (*Park) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Park) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *Park) GetDeaths() int32 {
+	if x != nil {
+		return x.Deaths
+	}
+	return 0
+}
+
+func (x *Park) GetWithin() *durationpb.Duration {
+	if x != nil {
+		return x.Within
+	}
+	return nil
+}
+
+func (x *Park) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *Park) GetVersions() []string {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+func (x *Park) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
+// UnparkRequest names the work item.
+type UnparkRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work item. Required.
+	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// Who says so, for people, at most 100 bytes of UTF-8. Optional.
+	Who           string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnparkRequest) Reset() {
+	*x = UnparkRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnparkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnparkRequest) ProtoMessage() {}
+
+func (x *UnparkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnparkRequest.ProtoReflect.Descriptor instead.
+func (*UnparkRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *UnparkRequest) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *UnparkRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+// UnparkResponse holds what was ended.
+type UnparkResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The park as it was; unset when the item was not parked.
+	Park          *Park `protobuf:"bytes,1,opt,name=park,proto3" json:"park,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnparkResponse) Reset() {
+	*x = UnparkResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnparkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnparkResponse) ProtoMessage() {}
+
+func (x *UnparkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnparkResponse.ProtoReflect.Descriptor instead.
+func (*UnparkResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *UnparkResponse) GetPark() *Park {
+	if x != nil {
+		return x.Park
+	}
+	return nil
+}
+
+// ListParksRequest asks for what is parked.
+type ListParksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many, 1 to 500. Zero means 50.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Where the last page ended; empty for the first page.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListParksRequest) Reset() {
+	*x = ListParksRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListParksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListParksRequest) ProtoMessage() {}
+
+func (x *ListParksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListParksRequest.ProtoReflect.Descriptor instead.
+func (*ListParksRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ListParksRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListParksRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListParksResponse is one page.
+type ListParksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is parked, by work item.
+	Parks []*Park `protobuf:"bytes,1,rep,name=parks,proto3" json:"parks,omitempty"`
+	// Asks for the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListParksResponse) Reset() {
+	*x = ListParksResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListParksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListParksResponse) ProtoMessage() {}
+
+func (x *ListParksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListParksResponse.ProtoReflect.Descriptor instead.
+func (*ListParksResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ListParksResponse) GetParks() []*Park {
+	if x != nil {
+		return x.Parks
+	}
+	return nil
+}
+
+func (x *ListParksResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 // ReopenRequest names a delivery that was dropped.
 type ReopenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2275,7 +2766,7 @@ type ReopenRequest struct {
 
 func (x *ReopenRequest) Reset() {
 	*x = ReopenRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[24]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2778,7 @@ func (x *ReopenRequest) String() string {
 func (*ReopenRequest) ProtoMessage() {}
 
 func (x *ReopenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[24]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2791,7 @@ func (x *ReopenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReopenRequest.ProtoReflect.Descriptor instead.
 func (*ReopenRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{24}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReopenRequest) GetDeliveryId() string {
@@ -2337,7 +2828,7 @@ type ReopenResponse struct {
 
 func (x *ReopenResponse) Reset() {
 	*x = ReopenResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[25]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2349,7 +2840,7 @@ func (x *ReopenResponse) String() string {
 func (*ReopenResponse) ProtoMessage() {}
 
 func (x *ReopenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[25]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2362,7 +2853,7 @@ func (x *ReopenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReopenResponse.ProtoReflect.Descriptor instead.
 func (*ReopenResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{25}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReopenResponse) GetDelivery() *Delivery {
@@ -2388,7 +2879,7 @@ type WatchSessionsRequest struct {
 
 func (x *WatchSessionsRequest) Reset() {
 	*x = WatchSessionsRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[26]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2400,7 +2891,7 @@ func (x *WatchSessionsRequest) String() string {
 func (*WatchSessionsRequest) ProtoMessage() {}
 
 func (x *WatchSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[26]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2413,7 +2904,7 @@ func (x *WatchSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionsRequest.ProtoReflect.Descriptor instead.
 func (*WatchSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{26}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{32}
 }
 
 // WatchSessionsResponse is one hint.
@@ -2427,7 +2918,7 @@ type WatchSessionsResponse struct {
 
 func (x *WatchSessionsResponse) Reset() {
 	*x = WatchSessionsResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[27]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2930,7 @@ func (x *WatchSessionsResponse) String() string {
 func (*WatchSessionsResponse) ProtoMessage() {}
 
 func (x *WatchSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[27]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2943,7 @@ func (x *WatchSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionsResponse.ProtoReflect.Descriptor instead.
 func (*WatchSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{27}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WatchSessionsResponse) GetWorkItem() string {
@@ -2471,7 +2962,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[28]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2483,7 +2974,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[28]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2496,7 +2987,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{28}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{34}
 }
 
 // InfoResponse says what runs.
@@ -2510,7 +3001,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[29]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2522,7 +3013,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[29]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2535,7 +3026,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{29}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *InfoResponse) GetBuilds() []*Build {
@@ -2565,7 +3056,7 @@ type Build struct {
 
 func (x *Build) Reset() {
 	*x = Build{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[30]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +3068,7 @@ func (x *Build) String() string {
 func (*Build) ProtoMessage() {}
 
 func (x *Build) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[30]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +3081,7 @@ func (x *Build) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Build.ProtoReflect.Descriptor instead.
 func (*Build) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{30}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Build) GetProgram() string {
@@ -2647,7 +3138,7 @@ type StopSessionRequest struct {
 
 func (x *StopSessionRequest) Reset() {
 	*x = StopSessionRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[31]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2659,7 +3150,7 @@ func (x *StopSessionRequest) String() string {
 func (*StopSessionRequest) ProtoMessage() {}
 
 func (x *StopSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[31]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2672,7 +3163,7 @@ func (x *StopSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSessionRequest.ProtoReflect.Descriptor instead.
 func (*StopSessionRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{31}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StopSessionRequest) GetWorkItem() string {
@@ -2716,14 +3207,16 @@ type StopSessionResponse struct {
 	// True when it had ended before, or there was none.
 	Already bool `protobuf:"varint,1,opt,name=already,proto3" json:"already,omitempty"`
 	// One line for a person.
-	Detail        string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
+	Detail string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
+	// True when its host does not answer, so that the order stands until it does.
+	Waits         bool `protobuf:"varint,3,opt,name=waits,proto3" json:"waits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StopSessionResponse) Reset() {
 	*x = StopSessionResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[32]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +3228,7 @@ func (x *StopSessionResponse) String() string {
 func (*StopSessionResponse) ProtoMessage() {}
 
 func (x *StopSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[32]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +3241,7 @@ func (x *StopSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSessionResponse.ProtoReflect.Descriptor instead.
 func (*StopSessionResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{32}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StopSessionResponse) GetAlready() bool {
@@ -2763,6 +3256,251 @@ func (x *StopSessionResponse) GetDetail() string {
 		return x.Detail
 	}
 	return ""
+}
+
+func (x *StopSessionResponse) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
+}
+
+// CloseSessionRequest names the session.
+type CloseSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work item. Required.
+	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// Who orders it, for people, at most 100 bytes of UTF-8. Optional.
+	Who string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	// Why, for people, at most 300 bytes of UTF-8. Optional.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How long the agent has to end by itself, at most 10 seconds. Zero means 5 seconds.
+	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseSessionRequest) Reset() {
+	*x = CloseSessionRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseSessionRequest) ProtoMessage() {}
+
+func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseSessionRequest.ProtoReflect.Descriptor instead.
+func (*CloseSessionRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *CloseSessionRequest) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *CloseSessionRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *CloseSessionRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CloseSessionRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+// CloseSessionResponse says what came of it.
+type CloseSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// True when its agent had ended before, or there was none.
+	Already bool `protobuf:"varint,1,opt,name=already,proto3" json:"already,omitempty"`
+	// One line for a person.
+	Detail string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
+	// True when its host does not answer, so that the order stands until it does.
+	Waits         bool `protobuf:"varint,3,opt,name=waits,proto3" json:"waits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseSessionResponse) Reset() {
+	*x = CloseSessionResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseSessionResponse) ProtoMessage() {}
+
+func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseSessionResponse.ProtoReflect.Descriptor instead.
+func (*CloseSessionResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *CloseSessionResponse) GetAlready() bool {
+	if x != nil {
+		return x.Already
+	}
+	return false
+}
+
+func (x *CloseSessionResponse) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *CloseSessionResponse) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
+}
+
+// CancelEndingRequest names the session.
+type CancelEndingRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work item. Required.
+	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// Who takes the order back, for people, at most 100 bytes of UTF-8. Optional.
+	Who           string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelEndingRequest) Reset() {
+	*x = CancelEndingRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelEndingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelEndingRequest) ProtoMessage() {}
+
+func (x *CancelEndingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelEndingRequest.ProtoReflect.Descriptor instead.
+func (*CancelEndingRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *CancelEndingRequest) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *CancelEndingRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+// CancelEndingResponse holds what was taken back.
+type CancelEndingResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The order as it was; unset when none waited.
+	Ending        *Ending `protobuf:"bytes,1,opt,name=ending,proto3" json:"ending,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelEndingResponse) Reset() {
+	*x = CancelEndingResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelEndingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelEndingResponse) ProtoMessage() {}
+
+func (x *CancelEndingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelEndingResponse.ProtoReflect.Descriptor instead.
+func (*CancelEndingResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *CancelEndingResponse) GetEnding() *Ending {
+	if x != nil {
+		return x.Ending
+	}
+	return nil
 }
 
 // Host is a machine with a tmuxd, on which sessions live.
@@ -2808,7 +3546,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[33]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2820,7 +3558,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[33]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2833,7 +3571,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{33}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Host) GetName() string {
@@ -2964,7 +3702,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[34]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2976,7 +3714,7 @@ func (x *ListHostsRequest) String() string {
 func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[34]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2989,7 +3727,7 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{34}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{44}
 }
 
 // ListHostsResponse holds all hosts: there are not so many that they would need pages.
@@ -3003,7 +3741,7 @@ type ListHostsResponse struct {
 
 func (x *ListHostsResponse) Reset() {
 	*x = ListHostsResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[35]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3015,7 +3753,7 @@ func (x *ListHostsResponse) String() string {
 func (*ListHostsResponse) ProtoMessage() {}
 
 func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[35]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3028,7 +3766,7 @@ func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsResponse.ProtoReflect.Descriptor instead.
 func (*ListHostsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{35}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListHostsResponse) GetHosts() []*Host {
@@ -3053,7 +3791,7 @@ type AddHostRequest struct {
 
 func (x *AddHostRequest) Reset() {
 	*x = AddHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[36]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3065,7 +3803,7 @@ func (x *AddHostRequest) String() string {
 func (*AddHostRequest) ProtoMessage() {}
 
 func (x *AddHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[36]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3078,7 +3816,7 @@ func (x *AddHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddHostRequest.ProtoReflect.Descriptor instead.
 func (*AddHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{36}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AddHostRequest) GetName() string {
@@ -3111,7 +3849,7 @@ type AddHostResponse struct {
 
 func (x *AddHostResponse) Reset() {
 	*x = AddHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[37]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3123,7 +3861,7 @@ func (x *AddHostResponse) String() string {
 func (*AddHostResponse) ProtoMessage() {}
 
 func (x *AddHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[37]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3136,7 +3874,7 @@ func (x *AddHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddHostResponse.ProtoReflect.Descriptor instead.
 func (*AddHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{37}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{47}
 }
 
 // DrainHostRequest names a host.
@@ -3154,7 +3892,7 @@ type DrainHostRequest struct {
 
 func (x *DrainHostRequest) Reset() {
 	*x = DrainHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[38]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3166,7 +3904,7 @@ func (x *DrainHostRequest) String() string {
 func (*DrainHostRequest) ProtoMessage() {}
 
 func (x *DrainHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[38]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3179,7 +3917,7 @@ func (x *DrainHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainHostRequest.ProtoReflect.Descriptor instead.
 func (*DrainHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{38}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DrainHostRequest) GetName() string {
@@ -3212,7 +3950,7 @@ type DrainHostResponse struct {
 
 func (x *DrainHostResponse) Reset() {
 	*x = DrainHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[39]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3224,7 +3962,7 @@ func (x *DrainHostResponse) String() string {
 func (*DrainHostResponse) ProtoMessage() {}
 
 func (x *DrainHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[39]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3237,7 +3975,7 @@ func (x *DrainHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainHostResponse.ProtoReflect.Descriptor instead.
 func (*DrainHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{39}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{49}
 }
 
 // UndrainHostRequest names a host.
@@ -3253,7 +3991,7 @@ type UndrainHostRequest struct {
 
 func (x *UndrainHostRequest) Reset() {
 	*x = UndrainHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[40]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3265,7 +4003,7 @@ func (x *UndrainHostRequest) String() string {
 func (*UndrainHostRequest) ProtoMessage() {}
 
 func (x *UndrainHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[40]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3278,7 +4016,7 @@ func (x *UndrainHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainHostRequest.ProtoReflect.Descriptor instead.
 func (*UndrainHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{40}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *UndrainHostRequest) GetName() string {
@@ -3304,7 +4042,7 @@ type UndrainHostResponse struct {
 
 func (x *UndrainHostResponse) Reset() {
 	*x = UndrainHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3316,7 +4054,7 @@ func (x *UndrainHostResponse) String() string {
 func (*UndrainHostResponse) ProtoMessage() {}
 
 func (x *UndrainHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3329,7 +4067,7 @@ func (x *UndrainHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainHostResponse.ProtoReflect.Descriptor instead.
 func (*UndrainHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{41}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{51}
 }
 
 // AcceptHostRequest names a host.
@@ -3345,7 +4083,7 @@ type AcceptHostRequest struct {
 
 func (x *AcceptHostRequest) Reset() {
 	*x = AcceptHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3357,7 +4095,7 @@ func (x *AcceptHostRequest) String() string {
 func (*AcceptHostRequest) ProtoMessage() {}
 
 func (x *AcceptHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3370,7 +4108,7 @@ func (x *AcceptHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptHostRequest.ProtoReflect.Descriptor instead.
 func (*AcceptHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{42}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AcceptHostRequest) GetName() string {
@@ -3396,7 +4134,7 @@ type AcceptHostResponse struct {
 
 func (x *AcceptHostResponse) Reset() {
 	*x = AcceptHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3408,7 +4146,7 @@ func (x *AcceptHostResponse) String() string {
 func (*AcceptHostResponse) ProtoMessage() {}
 
 func (x *AcceptHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3421,7 +4159,7 @@ func (x *AcceptHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptHostResponse.ProtoReflect.Descriptor instead.
 func (*AcceptHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{43}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{53}
 }
 
 // EvacuateHostRequest names a host.
@@ -3439,7 +4177,7 @@ type EvacuateHostRequest struct {
 
 func (x *EvacuateHostRequest) Reset() {
 	*x = EvacuateHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3451,7 +4189,7 @@ func (x *EvacuateHostRequest) String() string {
 func (*EvacuateHostRequest) ProtoMessage() {}
 
 func (x *EvacuateHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3464,7 +4202,7 @@ func (x *EvacuateHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvacuateHostRequest.ProtoReflect.Descriptor instead.
 func (*EvacuateHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{44}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *EvacuateHostRequest) GetName() string {
@@ -3503,7 +4241,7 @@ type EvacuateHostResponse struct {
 
 func (x *EvacuateHostResponse) Reset() {
 	*x = EvacuateHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3515,7 +4253,7 @@ func (x *EvacuateHostResponse) String() string {
 func (*EvacuateHostResponse) ProtoMessage() {}
 
 func (x *EvacuateHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3528,7 +4266,7 @@ func (x *EvacuateHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvacuateHostResponse.ProtoReflect.Descriptor instead.
 func (*EvacuateHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{45}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *EvacuateHostResponse) GetMoved() []string {
@@ -3565,7 +4303,7 @@ type ForgetHostRequest struct {
 
 func (x *ForgetHostRequest) Reset() {
 	*x = ForgetHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3577,7 +4315,7 @@ func (x *ForgetHostRequest) String() string {
 func (*ForgetHostRequest) ProtoMessage() {}
 
 func (x *ForgetHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3590,7 +4328,7 @@ func (x *ForgetHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetHostRequest.ProtoReflect.Descriptor instead.
 func (*ForgetHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{46}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ForgetHostRequest) GetName() string {
@@ -3616,7 +4354,7 @@ type ForgetHostResponse struct {
 
 func (x *ForgetHostResponse) Reset() {
 	*x = ForgetHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[47]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3628,7 +4366,7 @@ func (x *ForgetHostResponse) String() string {
 func (*ForgetHostResponse) ProtoMessage() {}
 
 func (x *ForgetHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[47]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3641,7 +4379,7 @@ func (x *ForgetHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetHostResponse.ProtoReflect.Descriptor instead.
 func (*ForgetHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{47}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{57}
 }
 
 // Superseded is a session that was left behind on a host from which its work item was moved away.
@@ -3669,7 +4407,7 @@ type Superseded struct {
 
 func (x *Superseded) Reset() {
 	*x = Superseded{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[48]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3681,7 +4419,7 @@ func (x *Superseded) String() string {
 func (*Superseded) ProtoMessage() {}
 
 func (x *Superseded) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[48]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3694,7 +4432,7 @@ func (x *Superseded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Superseded.ProtoReflect.Descriptor instead.
 func (*Superseded) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{48}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Superseded) GetWorkItem() string {
@@ -3766,7 +4504,7 @@ type ListSupersededRequest struct {
 
 func (x *ListSupersededRequest) Reset() {
 	*x = ListSupersededRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[49]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3778,7 +4516,7 @@ func (x *ListSupersededRequest) String() string {
 func (*ListSupersededRequest) ProtoMessage() {}
 
 func (x *ListSupersededRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[49]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3791,7 +4529,7 @@ func (x *ListSupersededRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSupersededRequest.ProtoReflect.Descriptor instead.
 func (*ListSupersededRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{49}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListSupersededRequest) GetHost() string {
@@ -3821,7 +4559,7 @@ type ListSupersededResponse struct {
 
 func (x *ListSupersededResponse) Reset() {
 	*x = ListSupersededResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[50]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3833,7 +4571,7 @@ func (x *ListSupersededResponse) String() string {
 func (*ListSupersededResponse) ProtoMessage() {}
 
 func (x *ListSupersededResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[50]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3846,7 +4584,7 @@ func (x *ListSupersededResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSupersededResponse.ProtoReflect.Descriptor instead.
 func (*ListSupersededResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{50}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListSupersededResponse) GetSuperseded() []*Superseded {
@@ -3919,7 +4657,7 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\n" +
 	"deliveries\x18\x01 \x03(\v2\x1f.muxpost.dispatcher.v1.DeliveryR\n" +
 	"deliveries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9a\x05\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe9\x05\n" +
 	"\aSession\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x12\n" +
@@ -3940,7 +4678,19 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"updateTime\x128\n" +
 	"\x05flags\x18\x0e \x03(\x0e2\".muxpost.dispatcher.v1.SessionFlagR\x05flags\x12B\n" +
 	"\bactivity\x18\x0f \x01(\x0e2&.muxpost.dispatcher.v1.SessionActivityR\bactivity\x12'\n" +
-	"\x0factivity_detail\x18\x10 \x01(\tR\x0eactivityDetail\"\xa1\x01\n" +
+	"\x0factivity_detail\x18\x10 \x01(\tR\x0eactivityDetail\x12\x16\n" +
+	"\x06closed\x18\x11 \x01(\bR\x06closed\x125\n" +
+	"\x06ending\x18\x12 \x01(\v2\x1d.muxpost.dispatcher.v1.EndingR\x06ending\"\x9c\x02\n" +
+	"\x06Ending\x12\x1b\n" +
+	"\twork_item\x18\x01 \x01(\tR\bworkItem\x125\n" +
+	"\x04verb\x18\x02 \x01(\x0e2!.muxpost.dispatcher.v1.EndingVerbR\x04verb\x12+\n" +
+	"\x11incarnation_stamp\x18\x03 \x01(\tR\x10incarnationStamp\x12\x12\n" +
+	"\x04host\x18\x04 \x01(\tR\x04host\x12\x10\n" +
+	"\x03who\x18\x05 \x01(\tR\x03who\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\x12;\n" +
+	"\vcreate_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\"\xb9\x01\n" +
 	"\x13ListSessionsRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -3948,7 +4698,8 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x1d\n" +
 	"\n" +
 	"skip_probe\x18\x04 \x01(\bR\tskipProbe\x12\x12\n" +
-	"\x04host\x18\x05 \x01(\tR\x04host\"z\n" +
+	"\x04host\x18\x05 \x01(\tR\x04host\x12\x16\n" +
+	"\x06closed\x18\x06 \x01(\bR\x06closed\"z\n" +
 	"\x14ListSessionsResponse\x12:\n" +
 	"\bsessions\x18\x01 \x03(\v2\x1e.muxpost.dispatcher.v1.SessionR\bsessions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbd\x02\n" +
@@ -4018,7 +4769,27 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\x12ListPausesResponse\x124\n" +
 	"\x06pauses\x18\x01 \x03(\v2\x1c.muxpost.dispatcher.v1.PauseR\x06pauses\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x16\n" +
-	"\x06shadow\x18\x03 \x01(\bR\x06shadow\"[\n" +
+	"\x06shadow\x18\x03 \x01(\bR\x06shadow\"\xdf\x01\n" +
+	"\x04Park\x12\x1b\n" +
+	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x16\n" +
+	"\x06deaths\x18\x02 \x01(\x05R\x06deaths\x121\n" +
+	"\x06within\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06within\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x1a\n" +
+	"\bversions\x18\x05 \x03(\tR\bversions\x12;\n" +
+	"\vcreate_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\">\n" +
+	"\rUnparkRequest\x12\x1b\n" +
+	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\"A\n" +
+	"\x0eUnparkResponse\x12/\n" +
+	"\x04park\x18\x01 \x01(\v2\x1b.muxpost.dispatcher.v1.ParkR\x04park\"N\n" +
+	"\x10ListParksRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"n\n" +
+	"\x11ListParksResponse\x121\n" +
+	"\x05parks\x18\x01 \x03(\v2\x1b.muxpost.dispatcher.v1.ParkR\x05parks\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"[\n" +
 	"\rReopenRequest\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\x12\x10\n" +
@@ -4044,10 +4815,25 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\x03who\x18\x02 \x01(\tR\x03who\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12/\n" +
 	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12#\n" +
-	"\rsuperseded_on\x18\x05 \x01(\tR\fsupersededOn\"G\n" +
+	"\rsuperseded_on\x18\x05 \x01(\tR\fsupersededOn\"]\n" +
 	"\x13StopSessionResponse\x12\x18\n" +
 	"\aalready\x18\x01 \x01(\bR\aalready\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\tR\x06detail\"\x8b\x05\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x14\n" +
+	"\x05waits\x18\x03 \x01(\bR\x05waits\"\x8d\x01\n" +
+	"\x13CloseSessionRequest\x12\x1b\n" +
+	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12/\n" +
+	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"^\n" +
+	"\x14CloseSessionResponse\x12\x18\n" +
+	"\aalready\x18\x01 \x01(\bR\aalready\x12\x16\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x14\n" +
+	"\x05waits\x18\x03 \x01(\bR\x05waits\"D\n" +
+	"\x13CancelEndingRequest\x12\x1b\n" +
+	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\"M\n" +
+	"\x14CancelEndingResponse\x125\n" +
+	"\x06ending\x18\x01 \x01(\v2\x1d.muxpost.dispatcher.v1.EndingR\x06ending\"\x8b\x05\n" +
 	"\x04Host\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +
@@ -4163,7 +4949,12 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\x18SESSION_ACTIVITY_WORKING\x10\x03\x12&\n" +
 	"\"SESSION_ACTIVITY_AWAITING_APPROVAL\x10\x04\x12\x1a\n" +
 	"\x16SESSION_ACTIVITY_DRAFT\x10\x05\x12\x1c\n" +
-	"\x18SESSION_ACTIVITY_UNCLEAR\x10\x062\xd3\x10\n" +
+	"\x18SESSION_ACTIVITY_UNCLEAR\x10\x06*V\n" +
+	"\n" +
+	"EndingVerb\x12\x1b\n" +
+	"\x17ENDING_VERB_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10ENDING_VERB_STOP\x10\x01\x12\x15\n" +
+	"\x11ENDING_VERB_CLOSE\x10\x022\xe1\x13\n" +
 	"\x11DispatcherService\x12X\n" +
 	"\aDeliver\x12%.muxpost.dispatcher.v1.DeliverRequest\x1a&.muxpost.dispatcher.v1.DeliverResponse\x12i\n" +
 	"\vGetDelivery\x12).muxpost.dispatcher.v1.GetDeliveryRequest\x1a*.muxpost.dispatcher.v1.GetDeliveryResponse\"\x03\x90\x02\x01\x12r\n" +
@@ -4176,8 +4967,12 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\aUnpause\x12%.muxpost.dispatcher.v1.UnpauseRequest\x1a&.muxpost.dispatcher.v1.UnpauseResponse\x12f\n" +
 	"\n" +
 	"ListPauses\x12(.muxpost.dispatcher.v1.ListPausesRequest\x1a).muxpost.dispatcher.v1.ListPausesResponse\"\x03\x90\x02\x01\x12U\n" +
+	"\x06Unpark\x12$.muxpost.dispatcher.v1.UnparkRequest\x1a%.muxpost.dispatcher.v1.UnparkResponse\x12c\n" +
+	"\tListParks\x12'.muxpost.dispatcher.v1.ListParksRequest\x1a(.muxpost.dispatcher.v1.ListParksResponse\"\x03\x90\x02\x01\x12U\n" +
 	"\x06Reopen\x12$.muxpost.dispatcher.v1.ReopenRequest\x1a%.muxpost.dispatcher.v1.ReopenResponse\x12d\n" +
-	"\vStopSession\x12).muxpost.dispatcher.v1.StopSessionRequest\x1a*.muxpost.dispatcher.v1.StopSessionResponse\x12q\n" +
+	"\vStopSession\x12).muxpost.dispatcher.v1.StopSessionRequest\x1a*.muxpost.dispatcher.v1.StopSessionResponse\x12g\n" +
+	"\fCloseSession\x12*.muxpost.dispatcher.v1.CloseSessionRequest\x1a+.muxpost.dispatcher.v1.CloseSessionResponse\x12g\n" +
+	"\fCancelEnding\x12*.muxpost.dispatcher.v1.CancelEndingRequest\x1a+.muxpost.dispatcher.v1.CancelEndingResponse\x12q\n" +
 	"\rWatchSessions\x12+.muxpost.dispatcher.v1.WatchSessionsRequest\x1a,.muxpost.dispatcher.v1.WatchSessionsResponse\"\x03\x90\x02\x010\x01\x12c\n" +
 	"\tListHosts\x12'.muxpost.dispatcher.v1.ListHostsRequest\x1a(.muxpost.dispatcher.v1.ListHostsResponse\"\x03\x90\x02\x01\x12X\n" +
 	"\aAddHost\x12%.muxpost.dispatcher.v1.AddHostRequest\x1a&.muxpost.dispatcher.v1.AddHostResponse\x12^\n" +
@@ -4203,8 +4998,8 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP() []byte {
 	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescData
 }
 
-var file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(EventKind)(0),                 // 0: muxpost.dispatcher.v1.EventKind
 	(Outcome)(0),                   // 1: muxpost.dispatcher.v1.Outcome
@@ -4212,148 +5007,176 @@ var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(SessionState)(0),              // 3: muxpost.dispatcher.v1.SessionState
 	(SessionFlag)(0),               // 4: muxpost.dispatcher.v1.SessionFlag
 	(SessionActivity)(0),           // 5: muxpost.dispatcher.v1.SessionActivity
-	(*DeliverRequest)(nil),         // 6: muxpost.dispatcher.v1.DeliverRequest
-	(*DeliverResponse)(nil),        // 7: muxpost.dispatcher.v1.DeliverResponse
-	(*Delivery)(nil),               // 8: muxpost.dispatcher.v1.Delivery
-	(*GetDeliveryRequest)(nil),     // 9: muxpost.dispatcher.v1.GetDeliveryRequest
-	(*GetDeliveryResponse)(nil),    // 10: muxpost.dispatcher.v1.GetDeliveryResponse
-	(*ListDeliveriesRequest)(nil),  // 11: muxpost.dispatcher.v1.ListDeliveriesRequest
-	(*ListDeliveriesResponse)(nil), // 12: muxpost.dispatcher.v1.ListDeliveriesResponse
-	(*Session)(nil),                // 13: muxpost.dispatcher.v1.Session
-	(*ListSessionsRequest)(nil),    // 14: muxpost.dispatcher.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),   // 15: muxpost.dispatcher.v1.ListSessionsResponse
-	(*Event)(nil),                  // 16: muxpost.dispatcher.v1.Event
-	(*ListEventsRequest)(nil),      // 17: muxpost.dispatcher.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 18: muxpost.dispatcher.v1.ListEventsResponse
-	(*WatchEventsRequest)(nil),     // 19: muxpost.dispatcher.v1.WatchEventsRequest
-	(*WatchEventsResponse)(nil),    // 20: muxpost.dispatcher.v1.WatchEventsResponse
-	(*EventsCaughtUp)(nil),         // 21: muxpost.dispatcher.v1.EventsCaughtUp
-	(*EventsMissed)(nil),           // 22: muxpost.dispatcher.v1.EventsMissed
-	(*Pause)(nil),                  // 23: muxpost.dispatcher.v1.Pause
-	(*PauseRequest)(nil),           // 24: muxpost.dispatcher.v1.PauseRequest
-	(*PauseResponse)(nil),          // 25: muxpost.dispatcher.v1.PauseResponse
-	(*UnpauseRequest)(nil),         // 26: muxpost.dispatcher.v1.UnpauseRequest
-	(*UnpauseResponse)(nil),        // 27: muxpost.dispatcher.v1.UnpauseResponse
-	(*ListPausesRequest)(nil),      // 28: muxpost.dispatcher.v1.ListPausesRequest
-	(*ListPausesResponse)(nil),     // 29: muxpost.dispatcher.v1.ListPausesResponse
-	(*ReopenRequest)(nil),          // 30: muxpost.dispatcher.v1.ReopenRequest
-	(*ReopenResponse)(nil),         // 31: muxpost.dispatcher.v1.ReopenResponse
-	(*WatchSessionsRequest)(nil),   // 32: muxpost.dispatcher.v1.WatchSessionsRequest
-	(*WatchSessionsResponse)(nil),  // 33: muxpost.dispatcher.v1.WatchSessionsResponse
-	(*InfoRequest)(nil),            // 34: muxpost.dispatcher.v1.InfoRequest
-	(*InfoResponse)(nil),           // 35: muxpost.dispatcher.v1.InfoResponse
-	(*Build)(nil),                  // 36: muxpost.dispatcher.v1.Build
-	(*StopSessionRequest)(nil),     // 37: muxpost.dispatcher.v1.StopSessionRequest
-	(*StopSessionResponse)(nil),    // 38: muxpost.dispatcher.v1.StopSessionResponse
-	(*Host)(nil),                   // 39: muxpost.dispatcher.v1.Host
-	(*ListHostsRequest)(nil),       // 40: muxpost.dispatcher.v1.ListHostsRequest
-	(*ListHostsResponse)(nil),      // 41: muxpost.dispatcher.v1.ListHostsResponse
-	(*AddHostRequest)(nil),         // 42: muxpost.dispatcher.v1.AddHostRequest
-	(*AddHostResponse)(nil),        // 43: muxpost.dispatcher.v1.AddHostResponse
-	(*DrainHostRequest)(nil),       // 44: muxpost.dispatcher.v1.DrainHostRequest
-	(*DrainHostResponse)(nil),      // 45: muxpost.dispatcher.v1.DrainHostResponse
-	(*UndrainHostRequest)(nil),     // 46: muxpost.dispatcher.v1.UndrainHostRequest
-	(*UndrainHostResponse)(nil),    // 47: muxpost.dispatcher.v1.UndrainHostResponse
-	(*AcceptHostRequest)(nil),      // 48: muxpost.dispatcher.v1.AcceptHostRequest
-	(*AcceptHostResponse)(nil),     // 49: muxpost.dispatcher.v1.AcceptHostResponse
-	(*EvacuateHostRequest)(nil),    // 50: muxpost.dispatcher.v1.EvacuateHostRequest
-	(*EvacuateHostResponse)(nil),   // 51: muxpost.dispatcher.v1.EvacuateHostResponse
-	(*ForgetHostRequest)(nil),      // 52: muxpost.dispatcher.v1.ForgetHostRequest
-	(*ForgetHostResponse)(nil),     // 53: muxpost.dispatcher.v1.ForgetHostResponse
-	(*Superseded)(nil),             // 54: muxpost.dispatcher.v1.Superseded
-	(*ListSupersededRequest)(nil),  // 55: muxpost.dispatcher.v1.ListSupersededRequest
-	(*ListSupersededResponse)(nil), // 56: muxpost.dispatcher.v1.ListSupersededResponse
-	nil,                            // 57: muxpost.dispatcher.v1.Event.FieldsEntry
-	nil,                            // 58: muxpost.dispatcher.v1.Host.LabelsEntry
-	(*durationpb.Duration)(nil),    // 59: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 60: google.protobuf.Timestamp
+	(EndingVerb)(0),                // 6: muxpost.dispatcher.v1.EndingVerb
+	(*DeliverRequest)(nil),         // 7: muxpost.dispatcher.v1.DeliverRequest
+	(*DeliverResponse)(nil),        // 8: muxpost.dispatcher.v1.DeliverResponse
+	(*Delivery)(nil),               // 9: muxpost.dispatcher.v1.Delivery
+	(*GetDeliveryRequest)(nil),     // 10: muxpost.dispatcher.v1.GetDeliveryRequest
+	(*GetDeliveryResponse)(nil),    // 11: muxpost.dispatcher.v1.GetDeliveryResponse
+	(*ListDeliveriesRequest)(nil),  // 12: muxpost.dispatcher.v1.ListDeliveriesRequest
+	(*ListDeliveriesResponse)(nil), // 13: muxpost.dispatcher.v1.ListDeliveriesResponse
+	(*Session)(nil),                // 14: muxpost.dispatcher.v1.Session
+	(*Ending)(nil),                 // 15: muxpost.dispatcher.v1.Ending
+	(*ListSessionsRequest)(nil),    // 16: muxpost.dispatcher.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),   // 17: muxpost.dispatcher.v1.ListSessionsResponse
+	(*Event)(nil),                  // 18: muxpost.dispatcher.v1.Event
+	(*ListEventsRequest)(nil),      // 19: muxpost.dispatcher.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),     // 20: muxpost.dispatcher.v1.ListEventsResponse
+	(*WatchEventsRequest)(nil),     // 21: muxpost.dispatcher.v1.WatchEventsRequest
+	(*WatchEventsResponse)(nil),    // 22: muxpost.dispatcher.v1.WatchEventsResponse
+	(*EventsCaughtUp)(nil),         // 23: muxpost.dispatcher.v1.EventsCaughtUp
+	(*EventsMissed)(nil),           // 24: muxpost.dispatcher.v1.EventsMissed
+	(*Pause)(nil),                  // 25: muxpost.dispatcher.v1.Pause
+	(*PauseRequest)(nil),           // 26: muxpost.dispatcher.v1.PauseRequest
+	(*PauseResponse)(nil),          // 27: muxpost.dispatcher.v1.PauseResponse
+	(*UnpauseRequest)(nil),         // 28: muxpost.dispatcher.v1.UnpauseRequest
+	(*UnpauseResponse)(nil),        // 29: muxpost.dispatcher.v1.UnpauseResponse
+	(*ListPausesRequest)(nil),      // 30: muxpost.dispatcher.v1.ListPausesRequest
+	(*ListPausesResponse)(nil),     // 31: muxpost.dispatcher.v1.ListPausesResponse
+	(*Park)(nil),                   // 32: muxpost.dispatcher.v1.Park
+	(*UnparkRequest)(nil),          // 33: muxpost.dispatcher.v1.UnparkRequest
+	(*UnparkResponse)(nil),         // 34: muxpost.dispatcher.v1.UnparkResponse
+	(*ListParksRequest)(nil),       // 35: muxpost.dispatcher.v1.ListParksRequest
+	(*ListParksResponse)(nil),      // 36: muxpost.dispatcher.v1.ListParksResponse
+	(*ReopenRequest)(nil),          // 37: muxpost.dispatcher.v1.ReopenRequest
+	(*ReopenResponse)(nil),         // 38: muxpost.dispatcher.v1.ReopenResponse
+	(*WatchSessionsRequest)(nil),   // 39: muxpost.dispatcher.v1.WatchSessionsRequest
+	(*WatchSessionsResponse)(nil),  // 40: muxpost.dispatcher.v1.WatchSessionsResponse
+	(*InfoRequest)(nil),            // 41: muxpost.dispatcher.v1.InfoRequest
+	(*InfoResponse)(nil),           // 42: muxpost.dispatcher.v1.InfoResponse
+	(*Build)(nil),                  // 43: muxpost.dispatcher.v1.Build
+	(*StopSessionRequest)(nil),     // 44: muxpost.dispatcher.v1.StopSessionRequest
+	(*StopSessionResponse)(nil),    // 45: muxpost.dispatcher.v1.StopSessionResponse
+	(*CloseSessionRequest)(nil),    // 46: muxpost.dispatcher.v1.CloseSessionRequest
+	(*CloseSessionResponse)(nil),   // 47: muxpost.dispatcher.v1.CloseSessionResponse
+	(*CancelEndingRequest)(nil),    // 48: muxpost.dispatcher.v1.CancelEndingRequest
+	(*CancelEndingResponse)(nil),   // 49: muxpost.dispatcher.v1.CancelEndingResponse
+	(*Host)(nil),                   // 50: muxpost.dispatcher.v1.Host
+	(*ListHostsRequest)(nil),       // 51: muxpost.dispatcher.v1.ListHostsRequest
+	(*ListHostsResponse)(nil),      // 52: muxpost.dispatcher.v1.ListHostsResponse
+	(*AddHostRequest)(nil),         // 53: muxpost.dispatcher.v1.AddHostRequest
+	(*AddHostResponse)(nil),        // 54: muxpost.dispatcher.v1.AddHostResponse
+	(*DrainHostRequest)(nil),       // 55: muxpost.dispatcher.v1.DrainHostRequest
+	(*DrainHostResponse)(nil),      // 56: muxpost.dispatcher.v1.DrainHostResponse
+	(*UndrainHostRequest)(nil),     // 57: muxpost.dispatcher.v1.UndrainHostRequest
+	(*UndrainHostResponse)(nil),    // 58: muxpost.dispatcher.v1.UndrainHostResponse
+	(*AcceptHostRequest)(nil),      // 59: muxpost.dispatcher.v1.AcceptHostRequest
+	(*AcceptHostResponse)(nil),     // 60: muxpost.dispatcher.v1.AcceptHostResponse
+	(*EvacuateHostRequest)(nil),    // 61: muxpost.dispatcher.v1.EvacuateHostRequest
+	(*EvacuateHostResponse)(nil),   // 62: muxpost.dispatcher.v1.EvacuateHostResponse
+	(*ForgetHostRequest)(nil),      // 63: muxpost.dispatcher.v1.ForgetHostRequest
+	(*ForgetHostResponse)(nil),     // 64: muxpost.dispatcher.v1.ForgetHostResponse
+	(*Superseded)(nil),             // 65: muxpost.dispatcher.v1.Superseded
+	(*ListSupersededRequest)(nil),  // 66: muxpost.dispatcher.v1.ListSupersededRequest
+	(*ListSupersededResponse)(nil), // 67: muxpost.dispatcher.v1.ListSupersededResponse
+	nil,                            // 68: muxpost.dispatcher.v1.Event.FieldsEntry
+	nil,                            // 69: muxpost.dispatcher.v1.Host.LabelsEntry
+	(*durationpb.Duration)(nil),    // 70: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 71: google.protobuf.Timestamp
 }
 var file_muxpost_dispatcher_v1_dispatcher_proto_depIdxs = []int32{
 	0,  // 0: muxpost.dispatcher.v1.DeliverRequest.kind:type_name -> muxpost.dispatcher.v1.EventKind
-	8,  // 1: muxpost.dispatcher.v1.DeliverResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	59, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
-	36, // 3: muxpost.dispatcher.v1.DeliverResponse.builds:type_name -> muxpost.dispatcher.v1.Build
+	9,  // 1: muxpost.dispatcher.v1.DeliverResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
+	70, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
+	43, // 3: muxpost.dispatcher.v1.DeliverResponse.builds:type_name -> muxpost.dispatcher.v1.Build
 	0,  // 4: muxpost.dispatcher.v1.Delivery.kind:type_name -> muxpost.dispatcher.v1.EventKind
 	1,  // 5: muxpost.dispatcher.v1.Delivery.outcome:type_name -> muxpost.dispatcher.v1.Outcome
 	2,  // 6: muxpost.dispatcher.v1.Delivery.how:type_name -> muxpost.dispatcher.v1.How
-	60, // 7: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
-	60, // 8: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
-	8,  // 9: muxpost.dispatcher.v1.GetDeliveryResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
+	71, // 7: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
+	71, // 8: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
+	9,  // 9: muxpost.dispatcher.v1.GetDeliveryResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
 	1,  // 10: muxpost.dispatcher.v1.ListDeliveriesRequest.outcome:type_name -> muxpost.dispatcher.v1.Outcome
-	8,  // 11: muxpost.dispatcher.v1.ListDeliveriesResponse.deliveries:type_name -> muxpost.dispatcher.v1.Delivery
+	9,  // 11: muxpost.dispatcher.v1.ListDeliveriesResponse.deliveries:type_name -> muxpost.dispatcher.v1.Delivery
 	3,  // 12: muxpost.dispatcher.v1.Session.state:type_name -> muxpost.dispatcher.v1.SessionState
-	60, // 13: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	60, // 14: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	71, // 13: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	71, // 14: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
 	4,  // 15: muxpost.dispatcher.v1.Session.flags:type_name -> muxpost.dispatcher.v1.SessionFlag
 	5,  // 16: muxpost.dispatcher.v1.Session.activity:type_name -> muxpost.dispatcher.v1.SessionActivity
-	13, // 17: muxpost.dispatcher.v1.ListSessionsResponse.sessions:type_name -> muxpost.dispatcher.v1.Session
-	60, // 18: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
-	57, // 19: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
-	16, // 20: muxpost.dispatcher.v1.ListEventsResponse.events:type_name -> muxpost.dispatcher.v1.Event
-	16, // 21: muxpost.dispatcher.v1.WatchEventsResponse.event:type_name -> muxpost.dispatcher.v1.Event
-	21, // 22: muxpost.dispatcher.v1.WatchEventsResponse.caught_up:type_name -> muxpost.dispatcher.v1.EventsCaughtUp
-	22, // 23: muxpost.dispatcher.v1.WatchEventsResponse.missed:type_name -> muxpost.dispatcher.v1.EventsMissed
-	60, // 24: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
-	23, // 25: muxpost.dispatcher.v1.PauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
-	23, // 26: muxpost.dispatcher.v1.UnpauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
-	23, // 27: muxpost.dispatcher.v1.ListPausesResponse.pauses:type_name -> muxpost.dispatcher.v1.Pause
-	8,  // 28: muxpost.dispatcher.v1.ReopenResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	36, // 29: muxpost.dispatcher.v1.InfoResponse.builds:type_name -> muxpost.dispatcher.v1.Build
-	59, // 30: muxpost.dispatcher.v1.StopSessionRequest.grace:type_name -> google.protobuf.Duration
-	60, // 31: muxpost.dispatcher.v1.Host.since:type_name -> google.protobuf.Timestamp
-	60, // 32: muxpost.dispatcher.v1.Host.kept_away_until:type_name -> google.protobuf.Timestamp
-	58, // 33: muxpost.dispatcher.v1.Host.labels:type_name -> muxpost.dispatcher.v1.Host.LabelsEntry
-	36, // 34: muxpost.dispatcher.v1.Host.build:type_name -> muxpost.dispatcher.v1.Build
-	39, // 35: muxpost.dispatcher.v1.ListHostsResponse.hosts:type_name -> muxpost.dispatcher.v1.Host
-	60, // 36: muxpost.dispatcher.v1.Superseded.create_time:type_name -> google.protobuf.Timestamp
-	54, // 37: muxpost.dispatcher.v1.ListSupersededResponse.superseded:type_name -> muxpost.dispatcher.v1.Superseded
-	6,  // 38: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
-	9,  // 39: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
-	11, // 40: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
-	14, // 41: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
-	17, // 42: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
-	19, // 43: muxpost.dispatcher.v1.DispatcherService.WatchEvents:input_type -> muxpost.dispatcher.v1.WatchEventsRequest
-	24, // 44: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
-	26, // 45: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
-	28, // 46: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
-	30, // 47: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
-	37, // 48: muxpost.dispatcher.v1.DispatcherService.StopSession:input_type -> muxpost.dispatcher.v1.StopSessionRequest
-	32, // 49: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
-	40, // 50: muxpost.dispatcher.v1.DispatcherService.ListHosts:input_type -> muxpost.dispatcher.v1.ListHostsRequest
-	42, // 51: muxpost.dispatcher.v1.DispatcherService.AddHost:input_type -> muxpost.dispatcher.v1.AddHostRequest
-	44, // 52: muxpost.dispatcher.v1.DispatcherService.DrainHost:input_type -> muxpost.dispatcher.v1.DrainHostRequest
-	46, // 53: muxpost.dispatcher.v1.DispatcherService.UndrainHost:input_type -> muxpost.dispatcher.v1.UndrainHostRequest
-	48, // 54: muxpost.dispatcher.v1.DispatcherService.AcceptHost:input_type -> muxpost.dispatcher.v1.AcceptHostRequest
-	50, // 55: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:input_type -> muxpost.dispatcher.v1.EvacuateHostRequest
-	52, // 56: muxpost.dispatcher.v1.DispatcherService.ForgetHost:input_type -> muxpost.dispatcher.v1.ForgetHostRequest
-	55, // 57: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:input_type -> muxpost.dispatcher.v1.ListSupersededRequest
-	34, // 58: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
-	7,  // 59: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
-	10, // 60: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
-	12, // 61: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
-	15, // 62: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
-	18, // 63: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
-	20, // 64: muxpost.dispatcher.v1.DispatcherService.WatchEvents:output_type -> muxpost.dispatcher.v1.WatchEventsResponse
-	25, // 65: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
-	27, // 66: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
-	29, // 67: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
-	31, // 68: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
-	38, // 69: muxpost.dispatcher.v1.DispatcherService.StopSession:output_type -> muxpost.dispatcher.v1.StopSessionResponse
-	33, // 70: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
-	41, // 71: muxpost.dispatcher.v1.DispatcherService.ListHosts:output_type -> muxpost.dispatcher.v1.ListHostsResponse
-	43, // 72: muxpost.dispatcher.v1.DispatcherService.AddHost:output_type -> muxpost.dispatcher.v1.AddHostResponse
-	45, // 73: muxpost.dispatcher.v1.DispatcherService.DrainHost:output_type -> muxpost.dispatcher.v1.DrainHostResponse
-	47, // 74: muxpost.dispatcher.v1.DispatcherService.UndrainHost:output_type -> muxpost.dispatcher.v1.UndrainHostResponse
-	49, // 75: muxpost.dispatcher.v1.DispatcherService.AcceptHost:output_type -> muxpost.dispatcher.v1.AcceptHostResponse
-	51, // 76: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:output_type -> muxpost.dispatcher.v1.EvacuateHostResponse
-	53, // 77: muxpost.dispatcher.v1.DispatcherService.ForgetHost:output_type -> muxpost.dispatcher.v1.ForgetHostResponse
-	56, // 78: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:output_type -> muxpost.dispatcher.v1.ListSupersededResponse
-	35, // 79: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
-	59, // [59:80] is the sub-list for method output_type
-	38, // [38:59] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	15, // 17: muxpost.dispatcher.v1.Session.ending:type_name -> muxpost.dispatcher.v1.Ending
+	6,  // 18: muxpost.dispatcher.v1.Ending.verb:type_name -> muxpost.dispatcher.v1.EndingVerb
+	71, // 19: muxpost.dispatcher.v1.Ending.create_time:type_name -> google.protobuf.Timestamp
+	14, // 20: muxpost.dispatcher.v1.ListSessionsResponse.sessions:type_name -> muxpost.dispatcher.v1.Session
+	71, // 21: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
+	68, // 22: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
+	18, // 23: muxpost.dispatcher.v1.ListEventsResponse.events:type_name -> muxpost.dispatcher.v1.Event
+	18, // 24: muxpost.dispatcher.v1.WatchEventsResponse.event:type_name -> muxpost.dispatcher.v1.Event
+	23, // 25: muxpost.dispatcher.v1.WatchEventsResponse.caught_up:type_name -> muxpost.dispatcher.v1.EventsCaughtUp
+	24, // 26: muxpost.dispatcher.v1.WatchEventsResponse.missed:type_name -> muxpost.dispatcher.v1.EventsMissed
+	71, // 27: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
+	25, // 28: muxpost.dispatcher.v1.PauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
+	25, // 29: muxpost.dispatcher.v1.UnpauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
+	25, // 30: muxpost.dispatcher.v1.ListPausesResponse.pauses:type_name -> muxpost.dispatcher.v1.Pause
+	70, // 31: muxpost.dispatcher.v1.Park.within:type_name -> google.protobuf.Duration
+	71, // 32: muxpost.dispatcher.v1.Park.create_time:type_name -> google.protobuf.Timestamp
+	32, // 33: muxpost.dispatcher.v1.UnparkResponse.park:type_name -> muxpost.dispatcher.v1.Park
+	32, // 34: muxpost.dispatcher.v1.ListParksResponse.parks:type_name -> muxpost.dispatcher.v1.Park
+	9,  // 35: muxpost.dispatcher.v1.ReopenResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
+	43, // 36: muxpost.dispatcher.v1.InfoResponse.builds:type_name -> muxpost.dispatcher.v1.Build
+	70, // 37: muxpost.dispatcher.v1.StopSessionRequest.grace:type_name -> google.protobuf.Duration
+	70, // 38: muxpost.dispatcher.v1.CloseSessionRequest.grace:type_name -> google.protobuf.Duration
+	15, // 39: muxpost.dispatcher.v1.CancelEndingResponse.ending:type_name -> muxpost.dispatcher.v1.Ending
+	71, // 40: muxpost.dispatcher.v1.Host.since:type_name -> google.protobuf.Timestamp
+	71, // 41: muxpost.dispatcher.v1.Host.kept_away_until:type_name -> google.protobuf.Timestamp
+	69, // 42: muxpost.dispatcher.v1.Host.labels:type_name -> muxpost.dispatcher.v1.Host.LabelsEntry
+	43, // 43: muxpost.dispatcher.v1.Host.build:type_name -> muxpost.dispatcher.v1.Build
+	50, // 44: muxpost.dispatcher.v1.ListHostsResponse.hosts:type_name -> muxpost.dispatcher.v1.Host
+	71, // 45: muxpost.dispatcher.v1.Superseded.create_time:type_name -> google.protobuf.Timestamp
+	65, // 46: muxpost.dispatcher.v1.ListSupersededResponse.superseded:type_name -> muxpost.dispatcher.v1.Superseded
+	7,  // 47: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
+	10, // 48: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
+	12, // 49: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
+	16, // 50: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
+	19, // 51: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
+	21, // 52: muxpost.dispatcher.v1.DispatcherService.WatchEvents:input_type -> muxpost.dispatcher.v1.WatchEventsRequest
+	26, // 53: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
+	28, // 54: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
+	30, // 55: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
+	33, // 56: muxpost.dispatcher.v1.DispatcherService.Unpark:input_type -> muxpost.dispatcher.v1.UnparkRequest
+	35, // 57: muxpost.dispatcher.v1.DispatcherService.ListParks:input_type -> muxpost.dispatcher.v1.ListParksRequest
+	37, // 58: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
+	44, // 59: muxpost.dispatcher.v1.DispatcherService.StopSession:input_type -> muxpost.dispatcher.v1.StopSessionRequest
+	46, // 60: muxpost.dispatcher.v1.DispatcherService.CloseSession:input_type -> muxpost.dispatcher.v1.CloseSessionRequest
+	48, // 61: muxpost.dispatcher.v1.DispatcherService.CancelEnding:input_type -> muxpost.dispatcher.v1.CancelEndingRequest
+	39, // 62: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
+	51, // 63: muxpost.dispatcher.v1.DispatcherService.ListHosts:input_type -> muxpost.dispatcher.v1.ListHostsRequest
+	53, // 64: muxpost.dispatcher.v1.DispatcherService.AddHost:input_type -> muxpost.dispatcher.v1.AddHostRequest
+	55, // 65: muxpost.dispatcher.v1.DispatcherService.DrainHost:input_type -> muxpost.dispatcher.v1.DrainHostRequest
+	57, // 66: muxpost.dispatcher.v1.DispatcherService.UndrainHost:input_type -> muxpost.dispatcher.v1.UndrainHostRequest
+	59, // 67: muxpost.dispatcher.v1.DispatcherService.AcceptHost:input_type -> muxpost.dispatcher.v1.AcceptHostRequest
+	61, // 68: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:input_type -> muxpost.dispatcher.v1.EvacuateHostRequest
+	63, // 69: muxpost.dispatcher.v1.DispatcherService.ForgetHost:input_type -> muxpost.dispatcher.v1.ForgetHostRequest
+	66, // 70: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:input_type -> muxpost.dispatcher.v1.ListSupersededRequest
+	41, // 71: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
+	8,  // 72: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
+	11, // 73: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
+	13, // 74: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
+	17, // 75: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
+	20, // 76: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
+	22, // 77: muxpost.dispatcher.v1.DispatcherService.WatchEvents:output_type -> muxpost.dispatcher.v1.WatchEventsResponse
+	27, // 78: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
+	29, // 79: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
+	31, // 80: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
+	34, // 81: muxpost.dispatcher.v1.DispatcherService.Unpark:output_type -> muxpost.dispatcher.v1.UnparkResponse
+	36, // 82: muxpost.dispatcher.v1.DispatcherService.ListParks:output_type -> muxpost.dispatcher.v1.ListParksResponse
+	38, // 83: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
+	45, // 84: muxpost.dispatcher.v1.DispatcherService.StopSession:output_type -> muxpost.dispatcher.v1.StopSessionResponse
+	47, // 85: muxpost.dispatcher.v1.DispatcherService.CloseSession:output_type -> muxpost.dispatcher.v1.CloseSessionResponse
+	49, // 86: muxpost.dispatcher.v1.DispatcherService.CancelEnding:output_type -> muxpost.dispatcher.v1.CancelEndingResponse
+	40, // 87: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
+	52, // 88: muxpost.dispatcher.v1.DispatcherService.ListHosts:output_type -> muxpost.dispatcher.v1.ListHostsResponse
+	54, // 89: muxpost.dispatcher.v1.DispatcherService.AddHost:output_type -> muxpost.dispatcher.v1.AddHostResponse
+	56, // 90: muxpost.dispatcher.v1.DispatcherService.DrainHost:output_type -> muxpost.dispatcher.v1.DrainHostResponse
+	58, // 91: muxpost.dispatcher.v1.DispatcherService.UndrainHost:output_type -> muxpost.dispatcher.v1.UndrainHostResponse
+	60, // 92: muxpost.dispatcher.v1.DispatcherService.AcceptHost:output_type -> muxpost.dispatcher.v1.AcceptHostResponse
+	62, // 93: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:output_type -> muxpost.dispatcher.v1.EvacuateHostResponse
+	64, // 94: muxpost.dispatcher.v1.DispatcherService.ForgetHost:output_type -> muxpost.dispatcher.v1.ForgetHostResponse
+	67, // 95: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:output_type -> muxpost.dispatcher.v1.ListSupersededResponse
+	42, // 96: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
+	72, // [72:97] is the sub-list for method output_type
+	47, // [47:72] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_dispatcher_v1_dispatcher_proto_init() }
@@ -4361,7 +5184,7 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_init() {
 	if File_muxpost_dispatcher_v1_dispatcher_proto != nil {
 		return
 	}
-	file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[14].OneofWrappers = []any{
+	file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[15].OneofWrappers = []any{
 		(*WatchEventsResponse_Event)(nil),
 		(*WatchEventsResponse_CaughtUp)(nil),
 		(*WatchEventsResponse_Missed)(nil),
@@ -4371,8 +5194,8 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc), len(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   53,
+			NumEnums:      7,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

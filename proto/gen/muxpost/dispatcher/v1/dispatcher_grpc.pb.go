@@ -30,8 +30,12 @@ const (
 	DispatcherService_Pause_FullMethodName          = "/muxpost.dispatcher.v1.DispatcherService/Pause"
 	DispatcherService_Unpause_FullMethodName        = "/muxpost.dispatcher.v1.DispatcherService/Unpause"
 	DispatcherService_ListPauses_FullMethodName     = "/muxpost.dispatcher.v1.DispatcherService/ListPauses"
+	DispatcherService_Unpark_FullMethodName         = "/muxpost.dispatcher.v1.DispatcherService/Unpark"
+	DispatcherService_ListParks_FullMethodName      = "/muxpost.dispatcher.v1.DispatcherService/ListParks"
 	DispatcherService_Reopen_FullMethodName         = "/muxpost.dispatcher.v1.DispatcherService/Reopen"
 	DispatcherService_StopSession_FullMethodName    = "/muxpost.dispatcher.v1.DispatcherService/StopSession"
+	DispatcherService_CloseSession_FullMethodName   = "/muxpost.dispatcher.v1.DispatcherService/CloseSession"
+	DispatcherService_CancelEnding_FullMethodName   = "/muxpost.dispatcher.v1.DispatcherService/CancelEnding"
 	DispatcherService_WatchSessions_FullMethodName  = "/muxpost.dispatcher.v1.DispatcherService/WatchSessions"
 	DispatcherService_ListHosts_FullMethodName      = "/muxpost.dispatcher.v1.DispatcherService/ListHosts"
 	DispatcherService_AddHost_FullMethodName        = "/muxpost.dispatcher.v1.DispatcherService/AddHost"
@@ -72,12 +76,22 @@ type DispatcherServiceClient interface {
 	Unpause(ctx context.Context, in *UnpauseRequest, opts ...grpc.CallOption) (*UnpauseResponse, error)
 	// ListPauses returns the pauses that stand, the one of all first.
 	ListPauses(ctx context.Context, in *ListPausesRequest, opts ...grpc.CallOption) (*ListPausesResponse, error)
+	// Unpark has the agents of a parked work item started again by its events, as if none had died. Where none is parked it does nothing.
+	Unpark(ctx context.Context, in *UnparkRequest, opts ...grpc.CallOption) (*UnparkResponse, error)
+	// ListParks returns the work items that are parked: their agents died too often to be started again by themselves.
+	ListParks(ctx context.Context, in *ListParksRequest, opts ...grpc.CallOption) (*ListParksResponse, error)
 	// Reopen takes back that a delivery was dropped, so that it is decided again when it is asked for again. One that is in its
 	// conversation is refused; one that has not ended is left as it is.
 	Reopen(ctx context.Context, in *ReopenRequest, opts ...grpc.CallOption) (*ReopenResponse, error)
 	// StopSession ends the agent of a work item with all that it started, by a person's order. Its conversation is kept: the next event brings it
-	// back, unless deliveries are paused. One that has ended is left as it is.
+	// back, unless deliveries are paused. One that has ended is left as it is. Where its host does not answer the order stands, for the
+	// incarnation that is recorded, and is carried out when the host is there.
 	StopSession(ctx context.Context, in *StopSessionRequest, opts ...grpc.CallOption) (*StopSessionResponse, error)
+	// CloseSession is StopSession for good: the work item is done. Its conversation becomes a part of its lineage and is not resumed: a later
+	// event of the item starts a new one, where the policy for first sessions lets it.
+	CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error)
+	// CancelEnding takes back the order to stop or to close that waits for its host. Where none does it does nothing.
+	CancelEnding(ctx context.Context, in *CancelEndingRequest, opts ...grpc.CallOption) (*CancelEndingResponse, error)
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
 	// hint: nothing that must happen may depend on it.
 	WatchSessions(ctx context.Context, in *WatchSessionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionsResponse], error)
@@ -209,6 +223,26 @@ func (c *dispatcherServiceClient) ListPauses(ctx context.Context, in *ListPauses
 	return out, nil
 }
 
+func (c *dispatcherServiceClient) Unpark(ctx context.Context, in *UnparkRequest, opts ...grpc.CallOption) (*UnparkResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UnparkResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_Unpark_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) ListParks(ctx context.Context, in *ListParksRequest, opts ...grpc.CallOption) (*ListParksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListParksResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_ListParks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *dispatcherServiceClient) Reopen(ctx context.Context, in *ReopenRequest, opts ...grpc.CallOption) (*ReopenResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReopenResponse)
@@ -223,6 +257,26 @@ func (c *dispatcherServiceClient) StopSession(ctx context.Context, in *StopSessi
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StopSessionResponse)
 	err := c.cc.Invoke(ctx, DispatcherService_StopSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CloseSessionResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_CloseSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) CancelEnding(ctx context.Context, in *CancelEndingRequest, opts ...grpc.CallOption) (*CancelEndingResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelEndingResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_CancelEnding_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -366,12 +420,22 @@ type DispatcherServiceServer interface {
 	Unpause(context.Context, *UnpauseRequest) (*UnpauseResponse, error)
 	// ListPauses returns the pauses that stand, the one of all first.
 	ListPauses(context.Context, *ListPausesRequest) (*ListPausesResponse, error)
+	// Unpark has the agents of a parked work item started again by its events, as if none had died. Where none is parked it does nothing.
+	Unpark(context.Context, *UnparkRequest) (*UnparkResponse, error)
+	// ListParks returns the work items that are parked: their agents died too often to be started again by themselves.
+	ListParks(context.Context, *ListParksRequest) (*ListParksResponse, error)
 	// Reopen takes back that a delivery was dropped, so that it is decided again when it is asked for again. One that is in its
 	// conversation is refused; one that has not ended is left as it is.
 	Reopen(context.Context, *ReopenRequest) (*ReopenResponse, error)
 	// StopSession ends the agent of a work item with all that it started, by a person's order. Its conversation is kept: the next event brings it
-	// back, unless deliveries are paused. One that has ended is left as it is.
+	// back, unless deliveries are paused. One that has ended is left as it is. Where its host does not answer the order stands, for the
+	// incarnation that is recorded, and is carried out when the host is there.
 	StopSession(context.Context, *StopSessionRequest) (*StopSessionResponse, error)
+	// CloseSession is StopSession for good: the work item is done. Its conversation becomes a part of its lineage and is not resumed: a later
+	// event of the item starts a new one, where the policy for first sessions lets it.
+	CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error)
+	// CancelEnding takes back the order to stop or to close that waits for its host. Where none does it does nothing.
+	CancelEnding(context.Context, *CancelEndingRequest) (*CancelEndingResponse, error)
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
 	// hint: nothing that must happen may depend on it.
 	WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error
@@ -431,11 +495,23 @@ func (UnimplementedDispatcherServiceServer) Unpause(context.Context, *UnpauseReq
 func (UnimplementedDispatcherServiceServer) ListPauses(context.Context, *ListPausesRequest) (*ListPausesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPauses not implemented")
 }
+func (UnimplementedDispatcherServiceServer) Unpark(context.Context, *UnparkRequest) (*UnparkResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Unpark not implemented")
+}
+func (UnimplementedDispatcherServiceServer) ListParks(context.Context, *ListParksRequest) (*ListParksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListParks not implemented")
+}
 func (UnimplementedDispatcherServiceServer) Reopen(context.Context, *ReopenRequest) (*ReopenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reopen not implemented")
 }
 func (UnimplementedDispatcherServiceServer) StopSession(context.Context, *StopSessionRequest) (*StopSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method StopSession not implemented")
+}
+func (UnimplementedDispatcherServiceServer) CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CloseSession not implemented")
+}
+func (UnimplementedDispatcherServiceServer) CancelEnding(context.Context, *CancelEndingRequest) (*CancelEndingResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelEnding not implemented")
 }
 func (UnimplementedDispatcherServiceServer) WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchSessions not implemented")
@@ -643,6 +719,42 @@ func _DispatcherService_ListPauses_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DispatcherService_Unpark_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UnparkRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).Unpark(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_Unpark_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).Unpark(ctx, req.(*UnparkRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_ListParks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListParksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).ListParks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_ListParks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).ListParks(ctx, req.(*ListParksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _DispatcherService_Reopen_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReopenRequest)
 	if err := dec(in); err != nil {
@@ -675,6 +787,42 @@ func _DispatcherService_StopSession_Handler(srv interface{}, ctx context.Context
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(DispatcherServiceServer).StopSession(ctx, req.(*StopSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_CloseSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CloseSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).CloseSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_CloseSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).CloseSession(ctx, req.(*CloseSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_CancelEnding_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelEndingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).CancelEnding(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_CancelEnding_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).CancelEnding(ctx, req.(*CancelEndingRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -892,12 +1040,28 @@ var DispatcherService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _DispatcherService_ListPauses_Handler,
 		},
 		{
+			MethodName: "Unpark",
+			Handler:    _DispatcherService_Unpark_Handler,
+		},
+		{
+			MethodName: "ListParks",
+			Handler:    _DispatcherService_ListParks_Handler,
+		},
+		{
 			MethodName: "Reopen",
 			Handler:    _DispatcherService_Reopen_Handler,
 		},
 		{
 			MethodName: "StopSession",
 			Handler:    _DispatcherService_StopSession_Handler,
+		},
+		{
+			MethodName: "CloseSession",
+			Handler:    _DispatcherService_CloseSession_Handler,
+		},
+		{
+			MethodName: "CancelEnding",
+			Handler:    _DispatcherService_CancelEnding_Handler,
 		},
 		{
 			MethodName: "ListHosts",

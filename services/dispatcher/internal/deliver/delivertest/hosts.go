@@ -67,6 +67,9 @@ func (s *Store) Recorded(ctx context.Context, workItem string) (known deliver.Kn
 // known fills in the session of an item. The lock is held.
 func (s *Store) known(into *deliver.Known, workItem string) {
 	into.Left = slices.Sorted(maps.Keys(s.superseded[workItem]))
+	if e, ok := s.endings[workItem]; ok {
+		into.Ending = &e
+	}
 	if record, ok := s.sessions[workItem]; ok {
 		into.Session = &record
 		return
@@ -104,7 +107,8 @@ func (s *Store) Sessions(ctx context.Context, q deliver.SessionQuery) (out []del
 	defer s.mu.Unlock()
 	for _, item := range slices.Sorted(maps.Keys(s.sessions)) {
 		r := s.sessions[item]
-		if (q.WorkItem == "" || q.WorkItem == item) && (q.Host == "" || q.Host == r.Host) && item > q.After && len(out) < q.Limit {
+		if (q.WorkItem == "" || q.WorkItem == item) && (q.Host == "" || q.Host == r.Host) && item > q.After && len(out) < q.Limit &&
+			(q.Closed || !r.Closed) {
 			out = append(out, r)
 		}
 	}
@@ -145,7 +149,7 @@ func (s *Store) DropHost(ctx context.Context, name string, told deliver.Event) e
 	}
 	defer s.mu.Unlock()
 	for _, r := range s.sessions {
-		if r.Host == name {
+		if r.Host == name && !r.Closed {
 			return fault.New(fault.Conflict, "", "work items are recorded on the host")
 		}
 	}

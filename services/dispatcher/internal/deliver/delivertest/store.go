@@ -24,6 +24,9 @@ type Store struct {
 	pauses     map[string]deliver.Pause
 	hosts      map[string]deliver.HostRecord
 	superseded map[string]map[string]deliver.Superseded // by work item and host
+	deaths     map[string]map[string]death
+	parks      map[string]deliver.Park
+	endings    map[string]deliver.Ending
 }
 
 var _ deliver.Store = (*Store)(nil)
@@ -33,6 +36,7 @@ func NewStore(now func() time.Time) *Store {
 	return &Store{
 		now: now, deliveries: map[string]deliver.Delivery{}, sessions: map[string]deliver.Session{}, leases: map[string]lease.Lease{},
 		pauses: map[string]deliver.Pause{}, hosts: map[string]deliver.HostRecord{}, superseded: map[string]map[string]deliver.Superseded{},
+		deaths: map[string]map[string]death{}, parks: map[string]deliver.Park{}, endings: map[string]deliver.Ending{},
 	}
 }
 
@@ -160,8 +164,8 @@ func (s *Store) Save(ctx context.Context, l lease.Lease, workItem string, c deli
 		return err
 	}
 	defer s.mu.Unlock()
-	if held := s.leases[workItem]; held.Token != l.Token || held.Holder == "" {
-		return fault.New(fault.Fenced, fault.ReasonLeaseLost, "the lease went to another run")
+	if !s.holds(workItem, l) {
+		return leaseLost()
 	}
 	if c.Session != nil {
 		for item, other := range s.sessions {
@@ -178,8 +182,24 @@ func (s *Store) Save(ctx context.Context, l lease.Lease, workItem string, c deli
 	if c.Left {
 		s.leave(workItem)
 	}
+	if c.Ordered != "" {
+		s.died(workItem, c.Ordered, false)
+	}
+	s.end(workItem, c)
+	if c.Park != nil {
+		s.park(*c.Park)
+	}
 	s.events = append(s.events, c.Events...)
 	return nil
+}
+
+func (s *Store) holds(workItem string, l lease.Lease) bool {
+	held := s.leases[workItem]
+	return held.Token == l.Token && held.Holder != ""
+}
+
+func leaseLost() error {
+	return fault.New(fault.Fenced, fault.ReasonLeaseLost, "the lease went to another run")
 }
 
 // put stores an outcome, with its time if it is another than before.

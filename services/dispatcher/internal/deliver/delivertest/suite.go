@@ -97,6 +97,8 @@ func CheckStore(t *testing.T, s deliver.Store) {
 	checkPauses(t, s, item)
 	checkPostpone(t, s, other)
 	checkReopen(t, s, other)
+	checkDeaths(t, s, other.WorkItem)
+	checkEndings(t, s, other)
 }
 
 // checkLeave moves the session of an item away from its host.

@@ -49,11 +49,22 @@ const (
 	// DispatcherServiceListPausesProcedure is the procedure name of the DispatcherService's ListPauses
 	// RPC.
 	DispatcherServiceListPausesProcedure = "/muxpost.dispatcher.v1.DispatcherService/ListPauses"
+	// DispatcherServiceUnparkProcedure is the procedure name of the DispatcherService's Unpark RPC.
+	DispatcherServiceUnparkProcedure = "/muxpost.dispatcher.v1.DispatcherService/Unpark"
+	// DispatcherServiceListParksProcedure is the procedure name of the DispatcherService's ListParks
+	// RPC.
+	DispatcherServiceListParksProcedure = "/muxpost.dispatcher.v1.DispatcherService/ListParks"
 	// DispatcherServiceReopenProcedure is the procedure name of the DispatcherService's Reopen RPC.
 	DispatcherServiceReopenProcedure = "/muxpost.dispatcher.v1.DispatcherService/Reopen"
 	// DispatcherServiceStopSessionProcedure is the procedure name of the DispatcherService's
 	// StopSession RPC.
 	DispatcherServiceStopSessionProcedure = "/muxpost.dispatcher.v1.DispatcherService/StopSession"
+	// DispatcherServiceCloseSessionProcedure is the procedure name of the DispatcherService's
+	// CloseSession RPC.
+	DispatcherServiceCloseSessionProcedure = "/muxpost.dispatcher.v1.DispatcherService/CloseSession"
+	// DispatcherServiceCancelEndingProcedure is the procedure name of the DispatcherService's
+	// CancelEnding RPC.
+	DispatcherServiceCancelEndingProcedure = "/muxpost.dispatcher.v1.DispatcherService/CancelEnding"
 	// DispatcherServiceWatchSessionsProcedure is the procedure name of the DispatcherService's
 	// WatchSessions RPC.
 	DispatcherServiceWatchSessionsProcedure = "/muxpost.dispatcher.v1.DispatcherService/WatchSessions"
@@ -154,6 +165,21 @@ var (
 			IdempotencyLevel: connect.IdempotencyNoSideEffects,
 		}
 	})
+	dispatcherServiceUnparkSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("Unpark"),
+			Procedure:  DispatcherServiceUnparkProcedure,
+		}
+	})
+	dispatcherServiceListParksSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("ListParks"),
+			Procedure:        DispatcherServiceListParksProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
 	dispatcherServiceReopenSpec = sync.OnceValue(func() connect.Spec {
 		return connect.Spec{
 			StreamType: connect.StreamTypeUnary,
@@ -166,6 +192,20 @@ var (
 			StreamType: connect.StreamTypeUnary,
 			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("StopSession"),
 			Procedure:  DispatcherServiceStopSessionProcedure,
+		}
+	})
+	dispatcherServiceCloseSessionSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("CloseSession"),
+			Procedure:  DispatcherServiceCloseSessionProcedure,
+		}
+	})
+	dispatcherServiceCancelEndingSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("CancelEnding"),
+			Procedure:  DispatcherServiceCancelEndingProcedure,
 		}
 	})
 	dispatcherServiceWatchSessionsSpec = sync.OnceValue(func() connect.Spec {
@@ -268,12 +308,22 @@ type DispatcherServiceClient interface {
 	Unpause(context.Context, *v1.UnpauseRequest) (*v1.UnpauseResponse, error)
 	// ListPauses returns the pauses that stand, the one of all first.
 	ListPauses(context.Context, *v1.ListPausesRequest) (*v1.ListPausesResponse, error)
+	// Unpark has the agents of a parked work item started again by its events, as if none had died. Where none is parked it does nothing.
+	Unpark(context.Context, *v1.UnparkRequest) (*v1.UnparkResponse, error)
+	// ListParks returns the work items that are parked: their agents died too often to be started again by themselves.
+	ListParks(context.Context, *v1.ListParksRequest) (*v1.ListParksResponse, error)
 	// Reopen takes back that a delivery was dropped, so that it is decided again when it is asked for again. One that is in its
 	// conversation is refused; one that has not ended is left as it is.
 	Reopen(context.Context, *v1.ReopenRequest) (*v1.ReopenResponse, error)
 	// StopSession ends the agent of a work item with all that it started, by a person's order. Its conversation is kept: the next event brings it
-	// back, unless deliveries are paused. One that has ended is left as it is.
+	// back, unless deliveries are paused. One that has ended is left as it is. Where its host does not answer the order stands, for the
+	// incarnation that is recorded, and is carried out when the host is there.
 	StopSession(context.Context, *v1.StopSessionRequest) (*v1.StopSessionResponse, error)
+	// CloseSession is StopSession for good: the work item is done. Its conversation becomes a part of its lineage and is not resumed: a later
+	// event of the item starts a new one, where the policy for first sessions lets it.
+	CloseSession(context.Context, *v1.CloseSessionRequest) (*v1.CloseSessionResponse, error)
+	// CancelEnding takes back the order to stop or to close that waits for its host. Where none does it does nothing.
+	CancelEnding(context.Context, *v1.CancelEndingRequest) (*v1.CancelEndingResponse, error)
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
 	// hint: nothing that must happen may depend on it.
 	WatchSessions(context.Context, *v1.WatchSessionsRequest) (DispatcherServiceWatchSessionsClientStream, error)
@@ -371,12 +421,22 @@ type DispatcherServiceHandler interface {
 	Unpause(context.Context, *v1.UnpauseRequest) (*v1.UnpauseResponse, error)
 	// ListPauses returns the pauses that stand, the one of all first.
 	ListPauses(context.Context, *v1.ListPausesRequest) (*v1.ListPausesResponse, error)
+	// Unpark has the agents of a parked work item started again by its events, as if none had died. Where none is parked it does nothing.
+	Unpark(context.Context, *v1.UnparkRequest) (*v1.UnparkResponse, error)
+	// ListParks returns the work items that are parked: their agents died too often to be started again by themselves.
+	ListParks(context.Context, *v1.ListParksRequest) (*v1.ListParksResponse, error)
 	// Reopen takes back that a delivery was dropped, so that it is decided again when it is asked for again. One that is in its
 	// conversation is refused; one that has not ended is left as it is.
 	Reopen(context.Context, *v1.ReopenRequest) (*v1.ReopenResponse, error)
 	// StopSession ends the agent of a work item with all that it started, by a person's order. Its conversation is kept: the next event brings it
-	// back, unless deliveries are paused. One that has ended is left as it is.
+	// back, unless deliveries are paused. One that has ended is left as it is. Where its host does not answer the order stands, for the
+	// incarnation that is recorded, and is carried out when the host is there.
 	StopSession(context.Context, *v1.StopSessionRequest) (*v1.StopSessionResponse, error)
+	// CloseSession is StopSession for good: the work item is done. Its conversation becomes a part of its lineage and is not resumed: a later
+	// event of the item starts a new one, where the policy for first sessions lets it.
+	CloseSession(context.Context, *v1.CloseSessionRequest) (*v1.CloseSessionResponse, error)
+	// CancelEnding takes back the order to stop or to close that waits for its host. Where none does it does nothing.
+	CancelEnding(context.Context, *v1.CancelEndingRequest) (*v1.CancelEndingResponse, error)
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
 	// hint: nothing that must happen may depend on it.
 	WatchSessions(context.Context, *v1.WatchSessionsRequest, DispatcherServiceWatchSessionsServerStream) error
@@ -415,8 +475,12 @@ func RegisterDispatcherServiceHandler(server *connect.Server, svc DispatcherServ
 		connect.Method{Spec: dispatcherServicePauseSpec(), Handler: adapter.pause},
 		connect.Method{Spec: dispatcherServiceUnpauseSpec(), Handler: adapter.unpause},
 		connect.Method{Spec: dispatcherServiceListPausesSpec(), Handler: adapter.listPauses},
+		connect.Method{Spec: dispatcherServiceUnparkSpec(), Handler: adapter.unpark},
+		connect.Method{Spec: dispatcherServiceListParksSpec(), Handler: adapter.listParks},
 		connect.Method{Spec: dispatcherServiceReopenSpec(), Handler: adapter.reopen},
 		connect.Method{Spec: dispatcherServiceStopSessionSpec(), Handler: adapter.stopSession},
+		connect.Method{Spec: dispatcherServiceCloseSessionSpec(), Handler: adapter.closeSession},
+		connect.Method{Spec: dispatcherServiceCancelEndingSpec(), Handler: adapter.cancelEnding},
 		connect.Method{Spec: dispatcherServiceWatchSessionsSpec(), Handler: adapter.watchSessions},
 		connect.Method{Spec: dispatcherServiceListHostsSpec(), Handler: adapter.listHosts},
 		connect.Method{Spec: dispatcherServiceAddHostSpec(), Handler: adapter.addHost},
@@ -501,12 +565,28 @@ func (UnimplementedDispatcherServiceHandler) ListPauses(context.Context, *v1.Lis
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.ListPauses is not implemented")
 }
 
+func (UnimplementedDispatcherServiceHandler) Unpark(context.Context, *v1.UnparkRequest) (*v1.UnparkResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.Unpark is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) ListParks(context.Context, *v1.ListParksRequest) (*v1.ListParksResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.ListParks is not implemented")
+}
+
 func (UnimplementedDispatcherServiceHandler) Reopen(context.Context, *v1.ReopenRequest) (*v1.ReopenResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.Reopen is not implemented")
 }
 
 func (UnimplementedDispatcherServiceHandler) StopSession(context.Context, *v1.StopSessionRequest) (*v1.StopSessionResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.StopSession is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) CloseSession(context.Context, *v1.CloseSessionRequest) (*v1.CloseSessionResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.CloseSession is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) CancelEnding(context.Context, *v1.CancelEndingRequest) (*v1.CancelEndingResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.CancelEnding is not implemented")
 }
 
 func (UnimplementedDispatcherServiceHandler) WatchSessions(context.Context, *v1.WatchSessionsRequest, DispatcherServiceWatchSessionsServerStream) error {
@@ -625,6 +705,22 @@ func (c *dispatcherServiceClient) ListPauses(ctx context.Context, req *v1.ListPa
 	return &res, nil
 }
 
+func (c *dispatcherServiceClient) Unpark(ctx context.Context, req *v1.UnparkRequest) (*v1.UnparkResponse, error) {
+	var res v1.UnparkResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceUnparkSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) ListParks(ctx context.Context, req *v1.ListParksRequest) (*v1.ListParksResponse, error) {
+	var res v1.ListParksResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceListParksSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
 func (c *dispatcherServiceClient) Reopen(ctx context.Context, req *v1.ReopenRequest) (*v1.ReopenResponse, error) {
 	var res v1.ReopenResponse
 	if err := c.client.CallUnary(ctx, dispatcherServiceReopenSpec(), req, &res); err != nil {
@@ -636,6 +732,22 @@ func (c *dispatcherServiceClient) Reopen(ctx context.Context, req *v1.ReopenRequ
 func (c *dispatcherServiceClient) StopSession(ctx context.Context, req *v1.StopSessionRequest) (*v1.StopSessionResponse, error) {
 	var res v1.StopSessionResponse
 	if err := c.client.CallUnary(ctx, dispatcherServiceStopSessionSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) CloseSession(ctx context.Context, req *v1.CloseSessionRequest) (*v1.CloseSessionResponse, error) {
+	var res v1.CloseSessionResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceCloseSessionSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) CancelEnding(ctx context.Context, req *v1.CancelEndingRequest) (*v1.CancelEndingResponse, error) {
+	var res v1.CancelEndingResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceCancelEndingSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -827,6 +939,30 @@ func (h dispatcherServiceHandler) listPauses(ctx context.Context, _ connect.Spec
 	return stream.Send(res)
 }
 
+func (h dispatcherServiceHandler) unpark(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.UnparkRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.Unpark(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) listParks(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.ListParksRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.ListParks(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
 func (h dispatcherServiceHandler) reopen(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
 	var req v1.ReopenRequest
 	if err := stream.Receive(&req); err != nil {
@@ -845,6 +981,30 @@ func (h dispatcherServiceHandler) stopSession(ctx context.Context, _ connect.Spe
 		return err
 	}
 	res, err := h.svc.StopSession(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) closeSession(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.CloseSessionRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.CloseSession(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) cancelEnding(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.CancelEndingRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.CancelEnding(ctx, &req)
 	if err != nil {
 		return err
 	}
