@@ -298,3 +298,38 @@ func TestEnding_GoesThroughAllOfThem(t *testing.T) {
 		}
 	})
 }
+
+// An order that waits for a host is over when the item is moved away from it: a stop has come to nothing, and a close is one all the same.
+func TestEnding_IsOverWhenTheItemIsMovedAway(t *testing.T) {
+	for name, row := range map[string]struct {
+		order func(*deliver.Deliverer) (deliver.Ended, error)
+		told  dispatch.EventType
+		how   dispatch.How
+	}{
+		"stop":  {func(d *deliver.Deliverer) (deliver.Ended, error) { return d.Stop(t.Context(), stopIt) }, dispatch.SessionEndLapsed, dispatch.HowFresh},
+		"close": {func(d *deliver.Deliverer) (deliver.Ended, error) { return d.Close(t.Context(), stopIt) }, dispatch.SessionClosed, dispatch.HowSpawned},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, other := two(live(delivertest.World{Unreachable: true}))
+			b.store.Put(*recorded("c1"))
+			if ended, err := row.order(b.deliverer); err != nil || !ended.Waits {
+				t.Fatalf("%+v, %v", ended, err)
+			}
+			if out := b.evacuate(t); !slices.Equal(out.Moved, []string{item}) || b.ending(t) != nil {
+				t.Fatalf("%+v, %+v", out, b.ending(t))
+			}
+			if told := b.store.Events(); told[len(told)-1].Type != row.told {
+				t.Errorf("told %v", typesOf(b))
+			}
+			d := b.ask(t, id).Delivery
+			record, _ := b.store.Session(item)
+			if d.How != row.how || d.Host != "b" || record.Closed || !slices.Equal(record.Lineage, []string{"c1"}) || other.World().Fresh != 1 {
+				t.Errorf("%+v, %+v", d, record)
+			}
+			b.returns()
+			if over := b.carryOut(t); len(over) != 0 || b.host.World().State != session.Live {
+				t.Errorf("what is left there is ended: %v", over)
+			}
+		})
+	}
+}
