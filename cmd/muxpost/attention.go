@@ -43,7 +43,8 @@ func attentionCommand(a *app) *cobra.Command {
   muxpost attention ack d1a2b3c4 --reason "the agent's owner knows"
   muxpost attention --all`,
 		Long: fmt.Sprintf(`attention lists what does not pass by itself: events that were dropped, given up or typed without proof that they
-arrived; events held by a session for longer than %s, or on their way for longer than %s; items that are parked; orders to end an agent that wait for its host; agents that live on without their session; sources
+arrived; events held by a session for longer than %s, or on their way for longer than %s; items that are parked; orders to end an agent that wait for its host; agents that live on without their session, or
+that nobody records; sources
 that cannot be read; and pauses that have stood for longer than %s. What somebody has acknowledged is left out until its state changes.
 
 Exit codes: 0 nothing needs a person, 1 something does, 3 a service does not answer, so that the list may lack something.`,
@@ -158,7 +159,12 @@ func (g *gathered) askDispatcher(ctx context.Context, s *services) error {
 	}
 	all, err := s.sessions(ctx, "", 0, false)
 	g.known.Sessions = all.GetSessions()
-	return g.failed("sessions", err)
+	if g.failed("sessions", err) != nil {
+		return err
+	}
+	orphans, err := s.orphans(ctx, 0)
+	g.known.Orphans = orphans.GetOrphans()
+	return g.failed("orphans", err)
 }
 
 func (g *gathered) askPoller(ctx context.Context, s *services) error {

@@ -40,6 +40,16 @@ func (f *fakeDispatcher) ListParks(context.Context, *dispatcherv1.ListParksReque
 	return &dispatcherv1.ListParksResponse{Parks: f.parks}, nil
 }
 
+func (f *fakeDispatcher) ListOrphans(context.Context, *dispatcherv1.ListOrphansRequest) (*dispatcherv1.ListOrphansResponse, error) {
+	return &dispatcherv1.ListOrphansResponse{Orphans: f.orphans}, nil
+}
+
+func (f *fakeDispatcher) AdoptSession(_ context.Context, r *dispatcherv1.AdoptSessionRequest) (*dispatcherv1.AdoptSessionResponse, error) {
+	already := len(f.orphans) == 0
+	f.orphans = nil
+	return &dispatcherv1.AdoptSessionResponse{Session: &dispatcherv1.Session{WorkItem: r.GetWorkItem(), Host: "here"}, Already: already}, nil
+}
+
 func (f *fakeDispatcher) Unpark(_ context.Context, r *dispatcherv1.UnparkRequest) (*dispatcherv1.UnparkResponse, error) {
 	out := &dispatcherv1.UnparkResponse{}
 	f.parks = slices.DeleteFunc(f.parks, func(p *dispatcherv1.Park) bool {
@@ -150,6 +160,34 @@ func TestUnpark_EndsWhatAttentionLists(t *testing.T) {
 	}
 	if err := d.run(t, "attention"); err != nil {
 		t.Errorf("%v\n%s", err, d.out)
+	}
+}
+
+func TestAdopt_TakesInWhatAttentionLists(t *testing.T) {
+	d := newDesk(t)
+	d.both(t, &fakePoller{}, &fakeDispatcher{orphans: []*dispatcherv1.Orphan{
+		{Kind: dispatcherv1.OrphanKind_ORPHAN_KIND_UNRECORDED, WorkItem: "github:o/r#1", Host: "here"},
+		{Kind: dispatcherv1.OrphanKind_ORPHAN_KIND_ELSEWHERE, WorkItem: "github:o/r#2", Host: "here", RecordedOn: "there", SocketPath: "/s", Target: "t"},
+		{Kind: dispatcherv1.OrphanKind_ORPHAN_KIND_GONE, WorkItem: "github:o/r#3", Host: "here", RecordedOn: "here"},
+	}})
+	if err := d.run(t, "attention"); err == nil || !strings.Contains(err.Error(), "2 things need") {
+		t.Errorf("%v\n%s", err, d.out)
+	}
+	for _, want := range []string{"orphan  github:o/r#1", "muxpost adopt 'github:o/r#1'", "recorded on host there", "tmux -N -S /s attach"} {
+		if !strings.Contains(d.out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, d.out)
+		}
+	}
+	for _, step := range []struct {
+		line []string
+		want string
+	}{
+		{[]string{"sessions", "--orphans"}, "elsewhere"}, {[]string{"adopt", "github:O/R#1"}, "of github:o/r#1 on host here is recorded now"},
+		{[]string{"adopt", "github:o/r#1"}, "was recorded already"}, {[]string{"sessions", "--orphans"}, "every living session is recorded"},
+	} {
+		if err := d.run(t, step.line...); err != nil || !strings.Contains(d.out.String(), step.want) {
+			t.Errorf("%v: %v\n%s", step.line, err, d.out)
+		}
 	}
 }
 

@@ -205,6 +205,7 @@ type fakeDispatcher struct {
 	deliveries []*dispatcherv1.Delivery
 	pauses     []*dispatcherv1.Pause
 	parks      []*dispatcherv1.Park
+	orphans    []*dispatcherv1.Orphan
 	events     []*dispatcherv1.Event
 	shadow     bool
 	stopped    []*dispatcherv1.StopSessionRequest

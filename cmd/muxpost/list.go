@@ -136,7 +136,7 @@ func deliveriesCommand(a *app) *cobra.Command {
 }
 
 func sessionsCommand(a *app) *cobra.Command {
-	var skipProbe, closed bool
+	var skipProbe, closed, orphans bool
 	c := &cobra.Command{
 		Use: "sessions [ITEM]", Short: "List the agents' sessions and whether they live", Args: args(0, 1, ""),
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -149,6 +149,9 @@ func sessionsCommand(a *app) *cobra.Command {
 				return err
 			}
 			defer s.close()
+			if orphans {
+				return a.listOrphans(cmd.Context(), s)
+			}
 			all, err := s.listSessions(cmd.Context(), a.limit, &dispatcherv1.ListSessionsRequest{WorkItem: item, SkipProbe: skipProbe, Closed: closed})
 			if err != nil {
 				return err
@@ -161,10 +164,23 @@ func sessionsCommand(a *app) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&skipProbe, "no-probe", false, "list the records alone and ask no host")
+	c.Flags().BoolVar(&orphans, "orphans", false, "in place of that, living sessions without a record (muxpost adopt) and records without a session")
 	c.Flags().BoolVar(&closed, "closed", false, "those too that were closed")
 	a.jsonFlag(c)
 	a.limitFlag(c, 50)
 	return c
+}
+
+func (a *app) listOrphans(ctx context.Context, s *services) error {
+	all, err := s.orphans(ctx, a.limit)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return view.JSON(a.stdout, all)
+	}
+	a.printer().Orphans(all)
+	return nil
 }
 
 // sessions lists recorded sessions; those that were closed are not among them, unless it is that of an item.

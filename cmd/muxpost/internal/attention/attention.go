@@ -50,6 +50,8 @@ const (
 	Approval Kind = "approval"
 	// Detached: an agent's process lives on without its session.
 	Detached Kind = "detached"
+	// Orphan: an agent lives whose session nobody records.
+	Orphan Kind = "orphan"
 	// Source: a source cannot be read.
 	Source Kind = "source"
 	// Paused: a pause has stood for longer than MaxPaused.
@@ -60,7 +62,7 @@ const (
 
 // Kinds lists every kind, in the order of the list.
 func Kinds() []Kind {
-	return []Kind{Dropped, GaveUp, Unconfirmed, Held, Waiting, Parked, Ending, Approval, Detached, Source, Paused, Shadow}
+	return []Kind{Dropped, GaveUp, Unconfirmed, Held, Waiting, Parked, Ending, Approval, Detached, Orphan, Source, Paused, Shadow}
 }
 
 // Entry is one thing that needs a person.
@@ -104,6 +106,7 @@ type Known struct {
 	Sources    []*pollerv1.Source
 	Pauses     []*dispatcherv1.Pause
 	Parks      []*dispatcherv1.Park
+	Orphans    []*dispatcherv1.Orphan
 	// Acknowledgements are what people have seen, and in which state.
 	Acknowledgements []*pollerv1.Acknowledgement
 	// EndedAfter leaves out what ended before; zero leaves out nothing.
@@ -120,6 +123,7 @@ func Find(k Known, now time.Time) []Entry {
 	f.waiting()
 	f.parks()
 	f.sessions()
+	f.orphans()
 	f.sources()
 	f.pauses()
 	order := Kinds()
@@ -329,6 +333,25 @@ func (f *finder) ending(s *dispatcherv1.Session, o *dispatcherv1.Ending) {
 		e.Why += ": " + o.GetDetail()
 	}
 	f.add(e)
+}
+
+// orphans tells of agents that live without a record; a record without a session is no matter for a person.
+func (f *finder) orphans() {
+	for _, o := range f.Orphans {
+		e := Entry{Kind: Orphan, Subject: o.GetWorkItem(), Reason: view.Orphan(o), Look: "muxpost sessions --orphans"}
+		switch o.GetKind() {
+		case dispatcherv1.OrphanKind_ORPHAN_KIND_UNRECORDED:
+			e.Why = "its agent lives on host " + o.GetHost() + " and nothing is recorded of its session"
+			e.Remedy = "muxpost adopt " + view.Quote(o.GetWorkItem()) + " records it, muxpost stop ends it; the next event of the item adopts it too"
+		case dispatcherv1.OrphanKind_ORPHAN_KIND_ELSEWHERE:
+			e.Why = "an agent of it lives on host " + o.GetHost() + ", and its session is recorded on host " + o.GetRecordedOn()
+			e.Remedy = "nothing goes into it; look at it there, and end it if nobody needs it: tmux -N -S " + view.Quote(o.GetSocketPath()) +
+				" attach -t " + view.Quote("="+o.GetTarget()+":")
+		default:
+			continue
+		}
+		f.add(e)
+	}
 }
 
 func (f *finder) sources() {

@@ -145,6 +145,30 @@ func (p Printer) Deliveries(deliveries []*dispatcherv1.Delivery) {
 	p.Table("no delivery", []string{"DELIVERY", "ITEM", "OUTCOME", "HOW OR WHY", "ASKED", "HOST", "CHANGED", "DETAIL"}, rows)
 }
 
+// Orphans writes sessions without a record and records without a session, and which hosts could not be asked.
+func (p Printer) Orphans(all *dispatcherv1.ListOrphansResponse) {
+	rows := make([][]Cell, 0, len(all.GetOrphans()))
+	for _, o := range all.GetOrphans() {
+		rows = append(rows, []Cell{
+			Text(Orphan(o)), Text(o.GetWorkItem()), stateCell(SessionState(o.GetState())), Text(o.GetHarness()), Text(o.GetHost()),
+			Text(o.GetRecordedOn()), Text(o.GetConversationId()), Text(o.GetDetail()),
+		})
+	}
+	p.Table("every living session is recorded, and every record has a session", []string{"ORPHAN", "ITEM", "STATE", "HARNESS", "HOST", "RECORDED ON",
+		"CONVERSATION", "DETAIL"}, rows)
+	if hosts := all.GetSilentHosts(); len(hosts) > 0 {
+		p.Line("%s", p.Paint(Warn, "not known: "+Clean(strings.Join(hosts, ", "))+" did not answer"))
+	}
+	if all.GetMore() {
+		p.Line("%s", p.Paint(Warn, "there are more"))
+	}
+}
+
+// Orphan is in which way a session and the record do not fit.
+func Orphan(o *dispatcherv1.Orphan) string {
+	return strings.ToLower(strings.TrimPrefix(o.GetKind().String(), "ORPHAN_KIND_"))
+}
+
 // Ending is what a person ordered: stop or close.
 func Ending(e *dispatcherv1.Ending) string {
 	return strings.ToLower(strings.TrimPrefix(e.GetVerb().String(), "ENDING_VERB_"))

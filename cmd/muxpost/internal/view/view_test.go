@@ -72,6 +72,15 @@ func TestLists_ReadAsTheyShould(t *testing.T) {
 				State: dispatcherv1.SessionState_SESSION_STATE_UNKNOWN, StateDetail: "nobody answers", UpdateTime: ago(time.Hour),
 				Ending: &dispatcherv1.Ending{Verb: dispatcherv1.EndingVerb_ENDING_VERB_CLOSE}}})
 		},
+		"orphans": func(p Printer) {
+			p.Orphans(&dispatcherv1.ListOrphansResponse{SilentHosts: []string{"h3"}, More: true, Orphans: []*dispatcherv1.Orphan{
+				{Kind: dispatcherv1.OrphanKind_ORPHAN_KIND_UNRECORDED, WorkItem: "github:octo/widget#7", Host: "h1", Harness: "fakeagent",
+					State: dispatcherv1.SessionState_SESSION_STATE_LIVE, ConversationId: "c-1", Detail: "the agent's pane is alive"},
+				{Kind: dispatcherv1.OrphanKind_ORPHAN_KIND_GONE, WorkItem: "github:octo/widget#8", Host: "h2", RecordedOn: "h2",
+					State: dispatcherv1.SessionState_SESSION_STATE_ABSENT, ConversationId: "c-2", Detail: "the host has nothing of it"},
+			}})
+			p.Orphans(&dispatcherv1.ListOrphansResponse{})
+		},
 		"events": func(p Printer) {
 			p.Events([]*dispatcherv1.Event{
 				{Sequence: 7, Type: "session.spawned", Time: ago(0), WorkItem: "github:octo/widget#7", DeliveryId: "daaaa1111",

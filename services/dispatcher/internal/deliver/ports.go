@@ -98,6 +98,8 @@ type Hosts interface {
 	// it looks there. The host is nil when there is none, and then the sight says why: ProbeUnreachable where waiting helps, else
 	// ProbeNowhere.
 	Seek(ctx context.Context, w Want) (Host, Sight)
+	// Listed returns the sessions of work items that hosts have, and the names of those that answered and of those that did not.
+	Listed(ctx context.Context) (found []Found, answered, silent []string)
 }
 
 // Want is a work item that needs a host.

@@ -29,6 +29,7 @@ type tmuxd struct {
 	state  *tmuxdv1.SessionStateResponse
 	spawn  *tmuxdv1.SpawnResponse
 	paste  *tmuxdv1.PasteResponse
+	list   []*tmuxdv1.SessionSummary
 	err    error
 	hang   bool
 	asked  []proto.Message

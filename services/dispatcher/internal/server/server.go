@@ -42,6 +42,8 @@ type Deliverer interface {
 	Reopen(ctx context.Context, id, who string, ifFree bool) (d deliver.Delivery, reopened bool, err error)
 	Stop(ctx context.Context, s deliver.Stop) (deliver.Ended, error)
 	Close(ctx context.Context, s deliver.Stop) (deliver.Ended, error)
+	Adopt(ctx context.Context, workItem, who string) (record deliver.Session, already bool, err error)
+	Orphans(ctx context.Context) (orphans []deliver.Orphan, silent []string, err error)
 	CancelEnding(ctx context.Context, workItem, who string) (cancelled deliver.Ending, stood bool, err error)
 	Shadow() bool
 	AddHost(ctx context.Context, o deliver.HostOrder, address string) (deliver.HostRecord, error)

@@ -464,6 +464,63 @@ func (EndingVerb) EnumDescriptor() ([]byte, []int) {
 	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{6}
 }
 
+// OrphanKind says in which way a session and the record do not fit.
+type OrphanKind int32
+
+const (
+	// Not said.
+	OrphanKind_ORPHAN_KIND_UNSPECIFIED OrphanKind = 0
+	// It lives, and nothing is recorded of it.
+	OrphanKind_ORPHAN_KIND_UNRECORDED OrphanKind = 1
+	// It lives, and the session of its work item is recorded on another host.
+	OrphanKind_ORPHAN_KIND_ELSEWHERE OrphanKind = 2
+	// It is recorded, and its host has nothing of it. The next event brings its conversation back.
+	OrphanKind_ORPHAN_KIND_GONE OrphanKind = 3
+)
+
+// Enum value maps for OrphanKind.
+var (
+	OrphanKind_name = map[int32]string{
+		0: "ORPHAN_KIND_UNSPECIFIED",
+		1: "ORPHAN_KIND_UNRECORDED",
+		2: "ORPHAN_KIND_ELSEWHERE",
+		3: "ORPHAN_KIND_GONE",
+	}
+	OrphanKind_value = map[string]int32{
+		"ORPHAN_KIND_UNSPECIFIED": 0,
+		"ORPHAN_KIND_UNRECORDED":  1,
+		"ORPHAN_KIND_ELSEWHERE":   2,
+		"ORPHAN_KIND_GONE":        3,
+	}
+)
+
+func (x OrphanKind) Enum() *OrphanKind {
+	p := new(OrphanKind)
+	*p = x
+	return p
+}
+
+func (x OrphanKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OrphanKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes[7].Descriptor()
+}
+
+func (OrphanKind) Type() protoreflect.EnumType {
+	return &file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes[7]
+}
+
+func (x OrphanKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OrphanKind.Descriptor instead.
+func (OrphanKind) EnumDescriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{7}
+}
+
 // DeliverRequest is one event on its way to an agent.
 type DeliverRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3402,6 +3459,371 @@ func (x *CloseSessionResponse) GetWaits() bool {
 	return false
 }
 
+// AdoptSessionRequest names the session.
+type AdoptSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work item. Required.
+	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// Who orders it, for people, at most 100 bytes of UTF-8. Optional.
+	Who           string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptSessionRequest) Reset() {
+	*x = AdoptSessionRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptSessionRequest) ProtoMessage() {}
+
+func (x *AdoptSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptSessionRequest.ProtoReflect.Descriptor instead.
+func (*AdoptSessionRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *AdoptSessionRequest) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *AdoptSessionRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+// AdoptSessionResponse holds the record.
+type AdoptSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The record, without what its host says now.
+	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// True when it was recorded so already.
+	Already       bool `protobuf:"varint,2,opt,name=already,proto3" json:"already,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptSessionResponse) Reset() {
+	*x = AdoptSessionResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptSessionResponse) ProtoMessage() {}
+
+func (x *AdoptSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptSessionResponse.ProtoReflect.Descriptor instead.
+func (*AdoptSessionResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *AdoptSessionResponse) GetSession() *Session {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *AdoptSessionResponse) GetAlready() bool {
+	if x != nil {
+		return x.Already
+	}
+	return false
+}
+
+// Orphan is a session without a record, or a record without a session.
+type Orphan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In which way.
+	Kind OrphanKind `protobuf:"varint,1,opt,name=kind,proto3,enum=muxpost.dispatcher.v1.OrphanKind" json:"kind,omitempty"`
+	// The work item.
+	WorkItem string `protobuf:"bytes,2,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// The host that has it, or should have it.
+	Host string `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
+	// The host of the record; empty when there is none.
+	RecordedOn string `protobuf:"bytes,4,opt,name=recorded_on,json=recordedOn,proto3" json:"recorded_on,omitempty"`
+	// The session's name.
+	Target string `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`
+	// State as its host saw it last.
+	State SessionState `protobuf:"varint,6,opt,name=state,proto3,enum=muxpost.dispatcher.v1.SessionState" json:"state,omitempty"`
+	// Flags beside the state; empty for none.
+	Flags []SessionFlag `protobuf:"varint,7,rep,packed,name=flags,proto3,enum=muxpost.dispatcher.v1.SessionFlag" json:"flags,omitempty"`
+	// Stamp of its incarnation; empty when not known.
+	IncarnationStamp string `protobuf:"bytes,8,opt,name=incarnation_stamp,json=incarnationStamp,proto3" json:"incarnation_stamp,omitempty"`
+	// The harness; empty when not known.
+	Harness string `protobuf:"bytes,9,opt,name=harness,proto3" json:"harness,omitempty"`
+	// The conversation; empty when not known.
+	ConversationId string `protobuf:"bytes,10,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
+	// Path of the tmux socket on the host.
+	SocketPath string `protobuf:"bytes,11,opt,name=socket_path,json=socketPath,proto3" json:"socket_path,omitempty"`
+	// One line for a person: what the state stands on.
+	Detail        string `protobuf:"bytes,12,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Orphan) Reset() {
+	*x = Orphan{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Orphan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Orphan) ProtoMessage() {}
+
+func (x *Orphan) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Orphan.ProtoReflect.Descriptor instead.
+func (*Orphan) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *Orphan) GetKind() OrphanKind {
+	if x != nil {
+		return x.Kind
+	}
+	return OrphanKind_ORPHAN_KIND_UNSPECIFIED
+}
+
+func (x *Orphan) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *Orphan) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *Orphan) GetRecordedOn() string {
+	if x != nil {
+		return x.RecordedOn
+	}
+	return ""
+}
+
+func (x *Orphan) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Orphan) GetState() SessionState {
+	if x != nil {
+		return x.State
+	}
+	return SessionState_SESSION_STATE_UNSPECIFIED
+}
+
+func (x *Orphan) GetFlags() []SessionFlag {
+	if x != nil {
+		return x.Flags
+	}
+	return nil
+}
+
+func (x *Orphan) GetIncarnationStamp() string {
+	if x != nil {
+		return x.IncarnationStamp
+	}
+	return ""
+}
+
+func (x *Orphan) GetHarness() string {
+	if x != nil {
+		return x.Harness
+	}
+	return ""
+}
+
+func (x *Orphan) GetConversationId() string {
+	if x != nil {
+		return x.ConversationId
+	}
+	return ""
+}
+
+func (x *Orphan) GetSocketPath() string {
+	if x != nil {
+		return x.SocketPath
+	}
+	return ""
+}
+
+func (x *Orphan) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+// ListOrphansRequest asks for them.
+type ListOrphansRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many, 1 to 500. Zero means 50.
+	PageSize      int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListOrphansRequest) Reset() {
+	*x = ListOrphansRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListOrphansRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListOrphansRequest) ProtoMessage() {}
+
+func (x *ListOrphansRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListOrphansRequest.ProtoReflect.Descriptor instead.
+func (*ListOrphansRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ListOrphansRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+// ListOrphansResponse holds them.
+type ListOrphansResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The orphans, by work item and host.
+	Orphans []*Orphan `protobuf:"bytes,1,rep,name=orphans,proto3" json:"orphans,omitempty"`
+	// True when there are more.
+	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// The hosts that did not answer: nothing is concluded of what they have.
+	SilentHosts   []string `protobuf:"bytes,3,rep,name=silent_hosts,json=silentHosts,proto3" json:"silent_hosts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListOrphansResponse) Reset() {
+	*x = ListOrphansResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListOrphansResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListOrphansResponse) ProtoMessage() {}
+
+func (x *ListOrphansResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListOrphansResponse.ProtoReflect.Descriptor instead.
+func (*ListOrphansResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ListOrphansResponse) GetOrphans() []*Orphan {
+	if x != nil {
+		return x.Orphans
+	}
+	return nil
+}
+
+func (x *ListOrphansResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *ListOrphansResponse) GetSilentHosts() []string {
+	if x != nil {
+		return x.SilentHosts
+	}
+	return nil
+}
+
 // CancelEndingRequest names the session.
 type CancelEndingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3415,7 +3837,7 @@ type CancelEndingRequest struct {
 
 func (x *CancelEndingRequest) Reset() {
 	*x = CancelEndingRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3427,7 +3849,7 @@ func (x *CancelEndingRequest) String() string {
 func (*CancelEndingRequest) ProtoMessage() {}
 
 func (x *CancelEndingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3440,7 +3862,7 @@ func (x *CancelEndingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelEndingRequest.ProtoReflect.Descriptor instead.
 func (*CancelEndingRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{41}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CancelEndingRequest) GetWorkItem() string {
@@ -3468,7 +3890,7 @@ type CancelEndingResponse struct {
 
 func (x *CancelEndingResponse) Reset() {
 	*x = CancelEndingResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3480,7 +3902,7 @@ func (x *CancelEndingResponse) String() string {
 func (*CancelEndingResponse) ProtoMessage() {}
 
 func (x *CancelEndingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3493,7 +3915,7 @@ func (x *CancelEndingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelEndingResponse.ProtoReflect.Descriptor instead.
 func (*CancelEndingResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{42}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CancelEndingResponse) GetEnding() *Ending {
@@ -3546,7 +3968,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3558,7 +3980,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3571,7 +3993,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{43}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Host) GetName() string {
@@ -3702,7 +4124,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +4136,7 @@ func (x *ListHostsRequest) String() string {
 func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3727,7 +4149,7 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{44}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{49}
 }
 
 // ListHostsResponse holds all hosts: there are not so many that they would need pages.
@@ -3741,7 +4163,7 @@ type ListHostsResponse struct {
 
 func (x *ListHostsResponse) Reset() {
 	*x = ListHostsResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3753,7 +4175,7 @@ func (x *ListHostsResponse) String() string {
 func (*ListHostsResponse) ProtoMessage() {}
 
 func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3766,7 +4188,7 @@ func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsResponse.ProtoReflect.Descriptor instead.
 func (*ListHostsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{45}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListHostsResponse) GetHosts() []*Host {
@@ -3791,7 +4213,7 @@ type AddHostRequest struct {
 
 func (x *AddHostRequest) Reset() {
 	*x = AddHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3803,7 +4225,7 @@ func (x *AddHostRequest) String() string {
 func (*AddHostRequest) ProtoMessage() {}
 
 func (x *AddHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3816,7 +4238,7 @@ func (x *AddHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddHostRequest.ProtoReflect.Descriptor instead.
 func (*AddHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{46}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AddHostRequest) GetName() string {
@@ -3849,7 +4271,7 @@ type AddHostResponse struct {
 
 func (x *AddHostResponse) Reset() {
 	*x = AddHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[47]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3861,7 +4283,7 @@ func (x *AddHostResponse) String() string {
 func (*AddHostResponse) ProtoMessage() {}
 
 func (x *AddHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[47]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3874,7 +4296,7 @@ func (x *AddHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddHostResponse.ProtoReflect.Descriptor instead.
 func (*AddHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{47}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{52}
 }
 
 // DrainHostRequest names a host.
@@ -3892,7 +4314,7 @@ type DrainHostRequest struct {
 
 func (x *DrainHostRequest) Reset() {
 	*x = DrainHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[48]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3904,7 +4326,7 @@ func (x *DrainHostRequest) String() string {
 func (*DrainHostRequest) ProtoMessage() {}
 
 func (x *DrainHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[48]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3917,7 +4339,7 @@ func (x *DrainHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainHostRequest.ProtoReflect.Descriptor instead.
 func (*DrainHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{48}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DrainHostRequest) GetName() string {
@@ -3950,7 +4372,7 @@ type DrainHostResponse struct {
 
 func (x *DrainHostResponse) Reset() {
 	*x = DrainHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[49]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3962,7 +4384,7 @@ func (x *DrainHostResponse) String() string {
 func (*DrainHostResponse) ProtoMessage() {}
 
 func (x *DrainHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[49]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3975,7 +4397,7 @@ func (x *DrainHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainHostResponse.ProtoReflect.Descriptor instead.
 func (*DrainHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{49}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{54}
 }
 
 // UndrainHostRequest names a host.
@@ -3991,7 +4413,7 @@ type UndrainHostRequest struct {
 
 func (x *UndrainHostRequest) Reset() {
 	*x = UndrainHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[50]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4003,7 +4425,7 @@ func (x *UndrainHostRequest) String() string {
 func (*UndrainHostRequest) ProtoMessage() {}
 
 func (x *UndrainHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[50]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4016,7 +4438,7 @@ func (x *UndrainHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainHostRequest.ProtoReflect.Descriptor instead.
 func (*UndrainHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{50}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *UndrainHostRequest) GetName() string {
@@ -4042,7 +4464,7 @@ type UndrainHostResponse struct {
 
 func (x *UndrainHostResponse) Reset() {
 	*x = UndrainHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[51]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4054,7 +4476,7 @@ func (x *UndrainHostResponse) String() string {
 func (*UndrainHostResponse) ProtoMessage() {}
 
 func (x *UndrainHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[51]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4067,7 +4489,7 @@ func (x *UndrainHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainHostResponse.ProtoReflect.Descriptor instead.
 func (*UndrainHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{51}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{56}
 }
 
 // AcceptHostRequest names a host.
@@ -4083,7 +4505,7 @@ type AcceptHostRequest struct {
 
 func (x *AcceptHostRequest) Reset() {
 	*x = AcceptHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[52]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4095,7 +4517,7 @@ func (x *AcceptHostRequest) String() string {
 func (*AcceptHostRequest) ProtoMessage() {}
 
 func (x *AcceptHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[52]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4108,7 +4530,7 @@ func (x *AcceptHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptHostRequest.ProtoReflect.Descriptor instead.
 func (*AcceptHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{52}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *AcceptHostRequest) GetName() string {
@@ -4134,7 +4556,7 @@ type AcceptHostResponse struct {
 
 func (x *AcceptHostResponse) Reset() {
 	*x = AcceptHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[53]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4146,7 +4568,7 @@ func (x *AcceptHostResponse) String() string {
 func (*AcceptHostResponse) ProtoMessage() {}
 
 func (x *AcceptHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[53]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4159,7 +4581,7 @@ func (x *AcceptHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptHostResponse.ProtoReflect.Descriptor instead.
 func (*AcceptHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{53}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{58}
 }
 
 // EvacuateHostRequest names a host.
@@ -4177,7 +4599,7 @@ type EvacuateHostRequest struct {
 
 func (x *EvacuateHostRequest) Reset() {
 	*x = EvacuateHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[54]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4189,7 +4611,7 @@ func (x *EvacuateHostRequest) String() string {
 func (*EvacuateHostRequest) ProtoMessage() {}
 
 func (x *EvacuateHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[54]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4202,7 +4624,7 @@ func (x *EvacuateHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvacuateHostRequest.ProtoReflect.Descriptor instead.
 func (*EvacuateHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{54}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *EvacuateHostRequest) GetName() string {
@@ -4241,7 +4663,7 @@ type EvacuateHostResponse struct {
 
 func (x *EvacuateHostResponse) Reset() {
 	*x = EvacuateHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[55]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4253,7 +4675,7 @@ func (x *EvacuateHostResponse) String() string {
 func (*EvacuateHostResponse) ProtoMessage() {}
 
 func (x *EvacuateHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[55]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4266,7 +4688,7 @@ func (x *EvacuateHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvacuateHostResponse.ProtoReflect.Descriptor instead.
 func (*EvacuateHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{55}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *EvacuateHostResponse) GetMoved() []string {
@@ -4303,7 +4725,7 @@ type ForgetHostRequest struct {
 
 func (x *ForgetHostRequest) Reset() {
 	*x = ForgetHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[56]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4315,7 +4737,7 @@ func (x *ForgetHostRequest) String() string {
 func (*ForgetHostRequest) ProtoMessage() {}
 
 func (x *ForgetHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[56]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4328,7 +4750,7 @@ func (x *ForgetHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetHostRequest.ProtoReflect.Descriptor instead.
 func (*ForgetHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{56}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ForgetHostRequest) GetName() string {
@@ -4354,7 +4776,7 @@ type ForgetHostResponse struct {
 
 func (x *ForgetHostResponse) Reset() {
 	*x = ForgetHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[57]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4366,7 +4788,7 @@ func (x *ForgetHostResponse) String() string {
 func (*ForgetHostResponse) ProtoMessage() {}
 
 func (x *ForgetHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[57]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4379,7 +4801,7 @@ func (x *ForgetHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetHostResponse.ProtoReflect.Descriptor instead.
 func (*ForgetHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{57}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{62}
 }
 
 // Superseded is a session that was left behind on a host from which its work item was moved away.
@@ -4407,7 +4829,7 @@ type Superseded struct {
 
 func (x *Superseded) Reset() {
 	*x = Superseded{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[58]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4419,7 +4841,7 @@ func (x *Superseded) String() string {
 func (*Superseded) ProtoMessage() {}
 
 func (x *Superseded) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[58]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4432,7 +4854,7 @@ func (x *Superseded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Superseded.ProtoReflect.Descriptor instead.
 func (*Superseded) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{58}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Superseded) GetWorkItem() string {
@@ -4504,7 +4926,7 @@ type ListSupersededRequest struct {
 
 func (x *ListSupersededRequest) Reset() {
 	*x = ListSupersededRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[59]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4516,7 +4938,7 @@ func (x *ListSupersededRequest) String() string {
 func (*ListSupersededRequest) ProtoMessage() {}
 
 func (x *ListSupersededRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[59]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4529,7 +4951,7 @@ func (x *ListSupersededRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSupersededRequest.ProtoReflect.Descriptor instead.
 func (*ListSupersededRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{59}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListSupersededRequest) GetHost() string {
@@ -4559,7 +4981,7 @@ type ListSupersededResponse struct {
 
 func (x *ListSupersededResponse) Reset() {
 	*x = ListSupersededResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[60]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4571,7 +4993,7 @@ func (x *ListSupersededResponse) String() string {
 func (*ListSupersededResponse) ProtoMessage() {}
 
 func (x *ListSupersededResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[60]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4584,7 +5006,7 @@ func (x *ListSupersededResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSupersededResponse.ProtoReflect.Descriptor instead.
 func (*ListSupersededResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{60}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListSupersededResponse) GetSuperseded() []*Superseded {
@@ -4829,6 +5251,34 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\aalready\x18\x01 \x01(\bR\aalready\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x14\n" +
 	"\x05waits\x18\x03 \x01(\bR\x05waits\"D\n" +
+	"\x13AdoptSessionRequest\x12\x1b\n" +
+	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\"j\n" +
+	"\x14AdoptSessionResponse\x128\n" +
+	"\asession\x18\x01 \x01(\v2\x1e.muxpost.dispatcher.v1.SessionR\asession\x12\x18\n" +
+	"\aalready\x18\x02 \x01(\bR\aalready\"\xc7\x03\n" +
+	"\x06Orphan\x125\n" +
+	"\x04kind\x18\x01 \x01(\x0e2!.muxpost.dispatcher.v1.OrphanKindR\x04kind\x12\x1b\n" +
+	"\twork_item\x18\x02 \x01(\tR\bworkItem\x12\x12\n" +
+	"\x04host\x18\x03 \x01(\tR\x04host\x12\x1f\n" +
+	"\vrecorded_on\x18\x04 \x01(\tR\n" +
+	"recordedOn\x12\x16\n" +
+	"\x06target\x18\x05 \x01(\tR\x06target\x129\n" +
+	"\x05state\x18\x06 \x01(\x0e2#.muxpost.dispatcher.v1.SessionStateR\x05state\x128\n" +
+	"\x05flags\x18\a \x03(\x0e2\".muxpost.dispatcher.v1.SessionFlagR\x05flags\x12+\n" +
+	"\x11incarnation_stamp\x18\b \x01(\tR\x10incarnationStamp\x12\x18\n" +
+	"\aharness\x18\t \x01(\tR\aharness\x12'\n" +
+	"\x0fconversation_id\x18\n" +
+	" \x01(\tR\x0econversationId\x12\x1f\n" +
+	"\vsocket_path\x18\v \x01(\tR\n" +
+	"socketPath\x12\x16\n" +
+	"\x06detail\x18\f \x01(\tR\x06detail\"1\n" +
+	"\x12ListOrphansRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\"\x85\x01\n" +
+	"\x13ListOrphansResponse\x127\n" +
+	"\aorphans\x18\x01 \x03(\v2\x1d.muxpost.dispatcher.v1.OrphanR\aorphans\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12!\n" +
+	"\fsilent_hosts\x18\x03 \x03(\tR\vsilentHosts\"D\n" +
 	"\x13CancelEndingRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x10\n" +
 	"\x03who\x18\x02 \x01(\tR\x03who\"M\n" +
@@ -4954,7 +5404,13 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"EndingVerb\x12\x1b\n" +
 	"\x17ENDING_VERB_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ENDING_VERB_STOP\x10\x01\x12\x15\n" +
-	"\x11ENDING_VERB_CLOSE\x10\x022\xe1\x13\n" +
+	"\x11ENDING_VERB_CLOSE\x10\x02*v\n" +
+	"\n" +
+	"OrphanKind\x12\x1b\n" +
+	"\x17ORPHAN_KIND_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16ORPHAN_KIND_UNRECORDED\x10\x01\x12\x19\n" +
+	"\x15ORPHAN_KIND_ELSEWHERE\x10\x02\x12\x14\n" +
+	"\x10ORPHAN_KIND_GONE\x10\x032\xb5\x15\n" +
 	"\x11DispatcherService\x12X\n" +
 	"\aDeliver\x12%.muxpost.dispatcher.v1.DeliverRequest\x1a&.muxpost.dispatcher.v1.DeliverResponse\x12i\n" +
 	"\vGetDelivery\x12).muxpost.dispatcher.v1.GetDeliveryRequest\x1a*.muxpost.dispatcher.v1.GetDeliveryResponse\"\x03\x90\x02\x01\x12r\n" +
@@ -4972,6 +5428,8 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\x06Reopen\x12$.muxpost.dispatcher.v1.ReopenRequest\x1a%.muxpost.dispatcher.v1.ReopenResponse\x12d\n" +
 	"\vStopSession\x12).muxpost.dispatcher.v1.StopSessionRequest\x1a*.muxpost.dispatcher.v1.StopSessionResponse\x12g\n" +
 	"\fCloseSession\x12*.muxpost.dispatcher.v1.CloseSessionRequest\x1a+.muxpost.dispatcher.v1.CloseSessionResponse\x12g\n" +
+	"\fAdoptSession\x12*.muxpost.dispatcher.v1.AdoptSessionRequest\x1a+.muxpost.dispatcher.v1.AdoptSessionResponse\x12i\n" +
+	"\vListOrphans\x12).muxpost.dispatcher.v1.ListOrphansRequest\x1a*.muxpost.dispatcher.v1.ListOrphansResponse\"\x03\x90\x02\x01\x12g\n" +
 	"\fCancelEnding\x12*.muxpost.dispatcher.v1.CancelEndingRequest\x1a+.muxpost.dispatcher.v1.CancelEndingResponse\x12q\n" +
 	"\rWatchSessions\x12+.muxpost.dispatcher.v1.WatchSessionsRequest\x1a,.muxpost.dispatcher.v1.WatchSessionsResponse\"\x03\x90\x02\x010\x01\x12c\n" +
 	"\tListHosts\x12'.muxpost.dispatcher.v1.ListHostsRequest\x1a(.muxpost.dispatcher.v1.ListHostsResponse\"\x03\x90\x02\x01\x12X\n" +
@@ -4998,8 +5456,8 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP() []byte {
 	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescData
 }
 
-var file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(EventKind)(0),                 // 0: muxpost.dispatcher.v1.EventKind
 	(Outcome)(0),                   // 1: muxpost.dispatcher.v1.Outcome
@@ -5008,175 +5466,190 @@ var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(SessionFlag)(0),               // 4: muxpost.dispatcher.v1.SessionFlag
 	(SessionActivity)(0),           // 5: muxpost.dispatcher.v1.SessionActivity
 	(EndingVerb)(0),                // 6: muxpost.dispatcher.v1.EndingVerb
-	(*DeliverRequest)(nil),         // 7: muxpost.dispatcher.v1.DeliverRequest
-	(*DeliverResponse)(nil),        // 8: muxpost.dispatcher.v1.DeliverResponse
-	(*Delivery)(nil),               // 9: muxpost.dispatcher.v1.Delivery
-	(*GetDeliveryRequest)(nil),     // 10: muxpost.dispatcher.v1.GetDeliveryRequest
-	(*GetDeliveryResponse)(nil),    // 11: muxpost.dispatcher.v1.GetDeliveryResponse
-	(*ListDeliveriesRequest)(nil),  // 12: muxpost.dispatcher.v1.ListDeliveriesRequest
-	(*ListDeliveriesResponse)(nil), // 13: muxpost.dispatcher.v1.ListDeliveriesResponse
-	(*Session)(nil),                // 14: muxpost.dispatcher.v1.Session
-	(*Ending)(nil),                 // 15: muxpost.dispatcher.v1.Ending
-	(*ListSessionsRequest)(nil),    // 16: muxpost.dispatcher.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),   // 17: muxpost.dispatcher.v1.ListSessionsResponse
-	(*Event)(nil),                  // 18: muxpost.dispatcher.v1.Event
-	(*ListEventsRequest)(nil),      // 19: muxpost.dispatcher.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 20: muxpost.dispatcher.v1.ListEventsResponse
-	(*WatchEventsRequest)(nil),     // 21: muxpost.dispatcher.v1.WatchEventsRequest
-	(*WatchEventsResponse)(nil),    // 22: muxpost.dispatcher.v1.WatchEventsResponse
-	(*EventsCaughtUp)(nil),         // 23: muxpost.dispatcher.v1.EventsCaughtUp
-	(*EventsMissed)(nil),           // 24: muxpost.dispatcher.v1.EventsMissed
-	(*Pause)(nil),                  // 25: muxpost.dispatcher.v1.Pause
-	(*PauseRequest)(nil),           // 26: muxpost.dispatcher.v1.PauseRequest
-	(*PauseResponse)(nil),          // 27: muxpost.dispatcher.v1.PauseResponse
-	(*UnpauseRequest)(nil),         // 28: muxpost.dispatcher.v1.UnpauseRequest
-	(*UnpauseResponse)(nil),        // 29: muxpost.dispatcher.v1.UnpauseResponse
-	(*ListPausesRequest)(nil),      // 30: muxpost.dispatcher.v1.ListPausesRequest
-	(*ListPausesResponse)(nil),     // 31: muxpost.dispatcher.v1.ListPausesResponse
-	(*Park)(nil),                   // 32: muxpost.dispatcher.v1.Park
-	(*UnparkRequest)(nil),          // 33: muxpost.dispatcher.v1.UnparkRequest
-	(*UnparkResponse)(nil),         // 34: muxpost.dispatcher.v1.UnparkResponse
-	(*ListParksRequest)(nil),       // 35: muxpost.dispatcher.v1.ListParksRequest
-	(*ListParksResponse)(nil),      // 36: muxpost.dispatcher.v1.ListParksResponse
-	(*ReopenRequest)(nil),          // 37: muxpost.dispatcher.v1.ReopenRequest
-	(*ReopenResponse)(nil),         // 38: muxpost.dispatcher.v1.ReopenResponse
-	(*WatchSessionsRequest)(nil),   // 39: muxpost.dispatcher.v1.WatchSessionsRequest
-	(*WatchSessionsResponse)(nil),  // 40: muxpost.dispatcher.v1.WatchSessionsResponse
-	(*InfoRequest)(nil),            // 41: muxpost.dispatcher.v1.InfoRequest
-	(*InfoResponse)(nil),           // 42: muxpost.dispatcher.v1.InfoResponse
-	(*Build)(nil),                  // 43: muxpost.dispatcher.v1.Build
-	(*StopSessionRequest)(nil),     // 44: muxpost.dispatcher.v1.StopSessionRequest
-	(*StopSessionResponse)(nil),    // 45: muxpost.dispatcher.v1.StopSessionResponse
-	(*CloseSessionRequest)(nil),    // 46: muxpost.dispatcher.v1.CloseSessionRequest
-	(*CloseSessionResponse)(nil),   // 47: muxpost.dispatcher.v1.CloseSessionResponse
-	(*CancelEndingRequest)(nil),    // 48: muxpost.dispatcher.v1.CancelEndingRequest
-	(*CancelEndingResponse)(nil),   // 49: muxpost.dispatcher.v1.CancelEndingResponse
-	(*Host)(nil),                   // 50: muxpost.dispatcher.v1.Host
-	(*ListHostsRequest)(nil),       // 51: muxpost.dispatcher.v1.ListHostsRequest
-	(*ListHostsResponse)(nil),      // 52: muxpost.dispatcher.v1.ListHostsResponse
-	(*AddHostRequest)(nil),         // 53: muxpost.dispatcher.v1.AddHostRequest
-	(*AddHostResponse)(nil),        // 54: muxpost.dispatcher.v1.AddHostResponse
-	(*DrainHostRequest)(nil),       // 55: muxpost.dispatcher.v1.DrainHostRequest
-	(*DrainHostResponse)(nil),      // 56: muxpost.dispatcher.v1.DrainHostResponse
-	(*UndrainHostRequest)(nil),     // 57: muxpost.dispatcher.v1.UndrainHostRequest
-	(*UndrainHostResponse)(nil),    // 58: muxpost.dispatcher.v1.UndrainHostResponse
-	(*AcceptHostRequest)(nil),      // 59: muxpost.dispatcher.v1.AcceptHostRequest
-	(*AcceptHostResponse)(nil),     // 60: muxpost.dispatcher.v1.AcceptHostResponse
-	(*EvacuateHostRequest)(nil),    // 61: muxpost.dispatcher.v1.EvacuateHostRequest
-	(*EvacuateHostResponse)(nil),   // 62: muxpost.dispatcher.v1.EvacuateHostResponse
-	(*ForgetHostRequest)(nil),      // 63: muxpost.dispatcher.v1.ForgetHostRequest
-	(*ForgetHostResponse)(nil),     // 64: muxpost.dispatcher.v1.ForgetHostResponse
-	(*Superseded)(nil),             // 65: muxpost.dispatcher.v1.Superseded
-	(*ListSupersededRequest)(nil),  // 66: muxpost.dispatcher.v1.ListSupersededRequest
-	(*ListSupersededResponse)(nil), // 67: muxpost.dispatcher.v1.ListSupersededResponse
-	nil,                            // 68: muxpost.dispatcher.v1.Event.FieldsEntry
-	nil,                            // 69: muxpost.dispatcher.v1.Host.LabelsEntry
-	(*durationpb.Duration)(nil),    // 70: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 71: google.protobuf.Timestamp
+	(OrphanKind)(0),                // 7: muxpost.dispatcher.v1.OrphanKind
+	(*DeliverRequest)(nil),         // 8: muxpost.dispatcher.v1.DeliverRequest
+	(*DeliverResponse)(nil),        // 9: muxpost.dispatcher.v1.DeliverResponse
+	(*Delivery)(nil),               // 10: muxpost.dispatcher.v1.Delivery
+	(*GetDeliveryRequest)(nil),     // 11: muxpost.dispatcher.v1.GetDeliveryRequest
+	(*GetDeliveryResponse)(nil),    // 12: muxpost.dispatcher.v1.GetDeliveryResponse
+	(*ListDeliveriesRequest)(nil),  // 13: muxpost.dispatcher.v1.ListDeliveriesRequest
+	(*ListDeliveriesResponse)(nil), // 14: muxpost.dispatcher.v1.ListDeliveriesResponse
+	(*Session)(nil),                // 15: muxpost.dispatcher.v1.Session
+	(*Ending)(nil),                 // 16: muxpost.dispatcher.v1.Ending
+	(*ListSessionsRequest)(nil),    // 17: muxpost.dispatcher.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),   // 18: muxpost.dispatcher.v1.ListSessionsResponse
+	(*Event)(nil),                  // 19: muxpost.dispatcher.v1.Event
+	(*ListEventsRequest)(nil),      // 20: muxpost.dispatcher.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),     // 21: muxpost.dispatcher.v1.ListEventsResponse
+	(*WatchEventsRequest)(nil),     // 22: muxpost.dispatcher.v1.WatchEventsRequest
+	(*WatchEventsResponse)(nil),    // 23: muxpost.dispatcher.v1.WatchEventsResponse
+	(*EventsCaughtUp)(nil),         // 24: muxpost.dispatcher.v1.EventsCaughtUp
+	(*EventsMissed)(nil),           // 25: muxpost.dispatcher.v1.EventsMissed
+	(*Pause)(nil),                  // 26: muxpost.dispatcher.v1.Pause
+	(*PauseRequest)(nil),           // 27: muxpost.dispatcher.v1.PauseRequest
+	(*PauseResponse)(nil),          // 28: muxpost.dispatcher.v1.PauseResponse
+	(*UnpauseRequest)(nil),         // 29: muxpost.dispatcher.v1.UnpauseRequest
+	(*UnpauseResponse)(nil),        // 30: muxpost.dispatcher.v1.UnpauseResponse
+	(*ListPausesRequest)(nil),      // 31: muxpost.dispatcher.v1.ListPausesRequest
+	(*ListPausesResponse)(nil),     // 32: muxpost.dispatcher.v1.ListPausesResponse
+	(*Park)(nil),                   // 33: muxpost.dispatcher.v1.Park
+	(*UnparkRequest)(nil),          // 34: muxpost.dispatcher.v1.UnparkRequest
+	(*UnparkResponse)(nil),         // 35: muxpost.dispatcher.v1.UnparkResponse
+	(*ListParksRequest)(nil),       // 36: muxpost.dispatcher.v1.ListParksRequest
+	(*ListParksResponse)(nil),      // 37: muxpost.dispatcher.v1.ListParksResponse
+	(*ReopenRequest)(nil),          // 38: muxpost.dispatcher.v1.ReopenRequest
+	(*ReopenResponse)(nil),         // 39: muxpost.dispatcher.v1.ReopenResponse
+	(*WatchSessionsRequest)(nil),   // 40: muxpost.dispatcher.v1.WatchSessionsRequest
+	(*WatchSessionsResponse)(nil),  // 41: muxpost.dispatcher.v1.WatchSessionsResponse
+	(*InfoRequest)(nil),            // 42: muxpost.dispatcher.v1.InfoRequest
+	(*InfoResponse)(nil),           // 43: muxpost.dispatcher.v1.InfoResponse
+	(*Build)(nil),                  // 44: muxpost.dispatcher.v1.Build
+	(*StopSessionRequest)(nil),     // 45: muxpost.dispatcher.v1.StopSessionRequest
+	(*StopSessionResponse)(nil),    // 46: muxpost.dispatcher.v1.StopSessionResponse
+	(*CloseSessionRequest)(nil),    // 47: muxpost.dispatcher.v1.CloseSessionRequest
+	(*CloseSessionResponse)(nil),   // 48: muxpost.dispatcher.v1.CloseSessionResponse
+	(*AdoptSessionRequest)(nil),    // 49: muxpost.dispatcher.v1.AdoptSessionRequest
+	(*AdoptSessionResponse)(nil),   // 50: muxpost.dispatcher.v1.AdoptSessionResponse
+	(*Orphan)(nil),                 // 51: muxpost.dispatcher.v1.Orphan
+	(*ListOrphansRequest)(nil),     // 52: muxpost.dispatcher.v1.ListOrphansRequest
+	(*ListOrphansResponse)(nil),    // 53: muxpost.dispatcher.v1.ListOrphansResponse
+	(*CancelEndingRequest)(nil),    // 54: muxpost.dispatcher.v1.CancelEndingRequest
+	(*CancelEndingResponse)(nil),   // 55: muxpost.dispatcher.v1.CancelEndingResponse
+	(*Host)(nil),                   // 56: muxpost.dispatcher.v1.Host
+	(*ListHostsRequest)(nil),       // 57: muxpost.dispatcher.v1.ListHostsRequest
+	(*ListHostsResponse)(nil),      // 58: muxpost.dispatcher.v1.ListHostsResponse
+	(*AddHostRequest)(nil),         // 59: muxpost.dispatcher.v1.AddHostRequest
+	(*AddHostResponse)(nil),        // 60: muxpost.dispatcher.v1.AddHostResponse
+	(*DrainHostRequest)(nil),       // 61: muxpost.dispatcher.v1.DrainHostRequest
+	(*DrainHostResponse)(nil),      // 62: muxpost.dispatcher.v1.DrainHostResponse
+	(*UndrainHostRequest)(nil),     // 63: muxpost.dispatcher.v1.UndrainHostRequest
+	(*UndrainHostResponse)(nil),    // 64: muxpost.dispatcher.v1.UndrainHostResponse
+	(*AcceptHostRequest)(nil),      // 65: muxpost.dispatcher.v1.AcceptHostRequest
+	(*AcceptHostResponse)(nil),     // 66: muxpost.dispatcher.v1.AcceptHostResponse
+	(*EvacuateHostRequest)(nil),    // 67: muxpost.dispatcher.v1.EvacuateHostRequest
+	(*EvacuateHostResponse)(nil),   // 68: muxpost.dispatcher.v1.EvacuateHostResponse
+	(*ForgetHostRequest)(nil),      // 69: muxpost.dispatcher.v1.ForgetHostRequest
+	(*ForgetHostResponse)(nil),     // 70: muxpost.dispatcher.v1.ForgetHostResponse
+	(*Superseded)(nil),             // 71: muxpost.dispatcher.v1.Superseded
+	(*ListSupersededRequest)(nil),  // 72: muxpost.dispatcher.v1.ListSupersededRequest
+	(*ListSupersededResponse)(nil), // 73: muxpost.dispatcher.v1.ListSupersededResponse
+	nil,                            // 74: muxpost.dispatcher.v1.Event.FieldsEntry
+	nil,                            // 75: muxpost.dispatcher.v1.Host.LabelsEntry
+	(*durationpb.Duration)(nil),    // 76: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 77: google.protobuf.Timestamp
 }
 var file_muxpost_dispatcher_v1_dispatcher_proto_depIdxs = []int32{
 	0,  // 0: muxpost.dispatcher.v1.DeliverRequest.kind:type_name -> muxpost.dispatcher.v1.EventKind
-	9,  // 1: muxpost.dispatcher.v1.DeliverResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	70, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
-	43, // 3: muxpost.dispatcher.v1.DeliverResponse.builds:type_name -> muxpost.dispatcher.v1.Build
+	10, // 1: muxpost.dispatcher.v1.DeliverResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
+	76, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
+	44, // 3: muxpost.dispatcher.v1.DeliverResponse.builds:type_name -> muxpost.dispatcher.v1.Build
 	0,  // 4: muxpost.dispatcher.v1.Delivery.kind:type_name -> muxpost.dispatcher.v1.EventKind
 	1,  // 5: muxpost.dispatcher.v1.Delivery.outcome:type_name -> muxpost.dispatcher.v1.Outcome
 	2,  // 6: muxpost.dispatcher.v1.Delivery.how:type_name -> muxpost.dispatcher.v1.How
-	71, // 7: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
-	71, // 8: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
-	9,  // 9: muxpost.dispatcher.v1.GetDeliveryResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
+	77, // 7: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
+	77, // 8: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
+	10, // 9: muxpost.dispatcher.v1.GetDeliveryResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
 	1,  // 10: muxpost.dispatcher.v1.ListDeliveriesRequest.outcome:type_name -> muxpost.dispatcher.v1.Outcome
-	9,  // 11: muxpost.dispatcher.v1.ListDeliveriesResponse.deliveries:type_name -> muxpost.dispatcher.v1.Delivery
+	10, // 11: muxpost.dispatcher.v1.ListDeliveriesResponse.deliveries:type_name -> muxpost.dispatcher.v1.Delivery
 	3,  // 12: muxpost.dispatcher.v1.Session.state:type_name -> muxpost.dispatcher.v1.SessionState
-	71, // 13: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	71, // 14: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	77, // 13: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	77, // 14: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
 	4,  // 15: muxpost.dispatcher.v1.Session.flags:type_name -> muxpost.dispatcher.v1.SessionFlag
 	5,  // 16: muxpost.dispatcher.v1.Session.activity:type_name -> muxpost.dispatcher.v1.SessionActivity
-	15, // 17: muxpost.dispatcher.v1.Session.ending:type_name -> muxpost.dispatcher.v1.Ending
+	16, // 17: muxpost.dispatcher.v1.Session.ending:type_name -> muxpost.dispatcher.v1.Ending
 	6,  // 18: muxpost.dispatcher.v1.Ending.verb:type_name -> muxpost.dispatcher.v1.EndingVerb
-	71, // 19: muxpost.dispatcher.v1.Ending.create_time:type_name -> google.protobuf.Timestamp
-	14, // 20: muxpost.dispatcher.v1.ListSessionsResponse.sessions:type_name -> muxpost.dispatcher.v1.Session
-	71, // 21: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
-	68, // 22: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
-	18, // 23: muxpost.dispatcher.v1.ListEventsResponse.events:type_name -> muxpost.dispatcher.v1.Event
-	18, // 24: muxpost.dispatcher.v1.WatchEventsResponse.event:type_name -> muxpost.dispatcher.v1.Event
-	23, // 25: muxpost.dispatcher.v1.WatchEventsResponse.caught_up:type_name -> muxpost.dispatcher.v1.EventsCaughtUp
-	24, // 26: muxpost.dispatcher.v1.WatchEventsResponse.missed:type_name -> muxpost.dispatcher.v1.EventsMissed
-	71, // 27: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
-	25, // 28: muxpost.dispatcher.v1.PauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
-	25, // 29: muxpost.dispatcher.v1.UnpauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
-	25, // 30: muxpost.dispatcher.v1.ListPausesResponse.pauses:type_name -> muxpost.dispatcher.v1.Pause
-	70, // 31: muxpost.dispatcher.v1.Park.within:type_name -> google.protobuf.Duration
-	71, // 32: muxpost.dispatcher.v1.Park.create_time:type_name -> google.protobuf.Timestamp
-	32, // 33: muxpost.dispatcher.v1.UnparkResponse.park:type_name -> muxpost.dispatcher.v1.Park
-	32, // 34: muxpost.dispatcher.v1.ListParksResponse.parks:type_name -> muxpost.dispatcher.v1.Park
-	9,  // 35: muxpost.dispatcher.v1.ReopenResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	43, // 36: muxpost.dispatcher.v1.InfoResponse.builds:type_name -> muxpost.dispatcher.v1.Build
-	70, // 37: muxpost.dispatcher.v1.StopSessionRequest.grace:type_name -> google.protobuf.Duration
-	70, // 38: muxpost.dispatcher.v1.CloseSessionRequest.grace:type_name -> google.protobuf.Duration
-	15, // 39: muxpost.dispatcher.v1.CancelEndingResponse.ending:type_name -> muxpost.dispatcher.v1.Ending
-	71, // 40: muxpost.dispatcher.v1.Host.since:type_name -> google.protobuf.Timestamp
-	71, // 41: muxpost.dispatcher.v1.Host.kept_away_until:type_name -> google.protobuf.Timestamp
-	69, // 42: muxpost.dispatcher.v1.Host.labels:type_name -> muxpost.dispatcher.v1.Host.LabelsEntry
-	43, // 43: muxpost.dispatcher.v1.Host.build:type_name -> muxpost.dispatcher.v1.Build
-	50, // 44: muxpost.dispatcher.v1.ListHostsResponse.hosts:type_name -> muxpost.dispatcher.v1.Host
-	71, // 45: muxpost.dispatcher.v1.Superseded.create_time:type_name -> google.protobuf.Timestamp
-	65, // 46: muxpost.dispatcher.v1.ListSupersededResponse.superseded:type_name -> muxpost.dispatcher.v1.Superseded
-	7,  // 47: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
-	10, // 48: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
-	12, // 49: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
-	16, // 50: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
-	19, // 51: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
-	21, // 52: muxpost.dispatcher.v1.DispatcherService.WatchEvents:input_type -> muxpost.dispatcher.v1.WatchEventsRequest
-	26, // 53: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
-	28, // 54: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
-	30, // 55: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
-	33, // 56: muxpost.dispatcher.v1.DispatcherService.Unpark:input_type -> muxpost.dispatcher.v1.UnparkRequest
-	35, // 57: muxpost.dispatcher.v1.DispatcherService.ListParks:input_type -> muxpost.dispatcher.v1.ListParksRequest
-	37, // 58: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
-	44, // 59: muxpost.dispatcher.v1.DispatcherService.StopSession:input_type -> muxpost.dispatcher.v1.StopSessionRequest
-	46, // 60: muxpost.dispatcher.v1.DispatcherService.CloseSession:input_type -> muxpost.dispatcher.v1.CloseSessionRequest
-	48, // 61: muxpost.dispatcher.v1.DispatcherService.CancelEnding:input_type -> muxpost.dispatcher.v1.CancelEndingRequest
-	39, // 62: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
-	51, // 63: muxpost.dispatcher.v1.DispatcherService.ListHosts:input_type -> muxpost.dispatcher.v1.ListHostsRequest
-	53, // 64: muxpost.dispatcher.v1.DispatcherService.AddHost:input_type -> muxpost.dispatcher.v1.AddHostRequest
-	55, // 65: muxpost.dispatcher.v1.DispatcherService.DrainHost:input_type -> muxpost.dispatcher.v1.DrainHostRequest
-	57, // 66: muxpost.dispatcher.v1.DispatcherService.UndrainHost:input_type -> muxpost.dispatcher.v1.UndrainHostRequest
-	59, // 67: muxpost.dispatcher.v1.DispatcherService.AcceptHost:input_type -> muxpost.dispatcher.v1.AcceptHostRequest
-	61, // 68: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:input_type -> muxpost.dispatcher.v1.EvacuateHostRequest
-	63, // 69: muxpost.dispatcher.v1.DispatcherService.ForgetHost:input_type -> muxpost.dispatcher.v1.ForgetHostRequest
-	66, // 70: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:input_type -> muxpost.dispatcher.v1.ListSupersededRequest
-	41, // 71: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
-	8,  // 72: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
-	11, // 73: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
-	13, // 74: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
-	17, // 75: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
-	20, // 76: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
-	22, // 77: muxpost.dispatcher.v1.DispatcherService.WatchEvents:output_type -> muxpost.dispatcher.v1.WatchEventsResponse
-	27, // 78: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
-	29, // 79: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
-	31, // 80: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
-	34, // 81: muxpost.dispatcher.v1.DispatcherService.Unpark:output_type -> muxpost.dispatcher.v1.UnparkResponse
-	36, // 82: muxpost.dispatcher.v1.DispatcherService.ListParks:output_type -> muxpost.dispatcher.v1.ListParksResponse
-	38, // 83: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
-	45, // 84: muxpost.dispatcher.v1.DispatcherService.StopSession:output_type -> muxpost.dispatcher.v1.StopSessionResponse
-	47, // 85: muxpost.dispatcher.v1.DispatcherService.CloseSession:output_type -> muxpost.dispatcher.v1.CloseSessionResponse
-	49, // 86: muxpost.dispatcher.v1.DispatcherService.CancelEnding:output_type -> muxpost.dispatcher.v1.CancelEndingResponse
-	40, // 87: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
-	52, // 88: muxpost.dispatcher.v1.DispatcherService.ListHosts:output_type -> muxpost.dispatcher.v1.ListHostsResponse
-	54, // 89: muxpost.dispatcher.v1.DispatcherService.AddHost:output_type -> muxpost.dispatcher.v1.AddHostResponse
-	56, // 90: muxpost.dispatcher.v1.DispatcherService.DrainHost:output_type -> muxpost.dispatcher.v1.DrainHostResponse
-	58, // 91: muxpost.dispatcher.v1.DispatcherService.UndrainHost:output_type -> muxpost.dispatcher.v1.UndrainHostResponse
-	60, // 92: muxpost.dispatcher.v1.DispatcherService.AcceptHost:output_type -> muxpost.dispatcher.v1.AcceptHostResponse
-	62, // 93: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:output_type -> muxpost.dispatcher.v1.EvacuateHostResponse
-	64, // 94: muxpost.dispatcher.v1.DispatcherService.ForgetHost:output_type -> muxpost.dispatcher.v1.ForgetHostResponse
-	67, // 95: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:output_type -> muxpost.dispatcher.v1.ListSupersededResponse
-	42, // 96: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
-	72, // [72:97] is the sub-list for method output_type
-	47, // [47:72] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	77, // 19: muxpost.dispatcher.v1.Ending.create_time:type_name -> google.protobuf.Timestamp
+	15, // 20: muxpost.dispatcher.v1.ListSessionsResponse.sessions:type_name -> muxpost.dispatcher.v1.Session
+	77, // 21: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
+	74, // 22: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
+	19, // 23: muxpost.dispatcher.v1.ListEventsResponse.events:type_name -> muxpost.dispatcher.v1.Event
+	19, // 24: muxpost.dispatcher.v1.WatchEventsResponse.event:type_name -> muxpost.dispatcher.v1.Event
+	24, // 25: muxpost.dispatcher.v1.WatchEventsResponse.caught_up:type_name -> muxpost.dispatcher.v1.EventsCaughtUp
+	25, // 26: muxpost.dispatcher.v1.WatchEventsResponse.missed:type_name -> muxpost.dispatcher.v1.EventsMissed
+	77, // 27: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
+	26, // 28: muxpost.dispatcher.v1.PauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
+	26, // 29: muxpost.dispatcher.v1.UnpauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
+	26, // 30: muxpost.dispatcher.v1.ListPausesResponse.pauses:type_name -> muxpost.dispatcher.v1.Pause
+	76, // 31: muxpost.dispatcher.v1.Park.within:type_name -> google.protobuf.Duration
+	77, // 32: muxpost.dispatcher.v1.Park.create_time:type_name -> google.protobuf.Timestamp
+	33, // 33: muxpost.dispatcher.v1.UnparkResponse.park:type_name -> muxpost.dispatcher.v1.Park
+	33, // 34: muxpost.dispatcher.v1.ListParksResponse.parks:type_name -> muxpost.dispatcher.v1.Park
+	10, // 35: muxpost.dispatcher.v1.ReopenResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
+	44, // 36: muxpost.dispatcher.v1.InfoResponse.builds:type_name -> muxpost.dispatcher.v1.Build
+	76, // 37: muxpost.dispatcher.v1.StopSessionRequest.grace:type_name -> google.protobuf.Duration
+	76, // 38: muxpost.dispatcher.v1.CloseSessionRequest.grace:type_name -> google.protobuf.Duration
+	15, // 39: muxpost.dispatcher.v1.AdoptSessionResponse.session:type_name -> muxpost.dispatcher.v1.Session
+	7,  // 40: muxpost.dispatcher.v1.Orphan.kind:type_name -> muxpost.dispatcher.v1.OrphanKind
+	3,  // 41: muxpost.dispatcher.v1.Orphan.state:type_name -> muxpost.dispatcher.v1.SessionState
+	4,  // 42: muxpost.dispatcher.v1.Orphan.flags:type_name -> muxpost.dispatcher.v1.SessionFlag
+	51, // 43: muxpost.dispatcher.v1.ListOrphansResponse.orphans:type_name -> muxpost.dispatcher.v1.Orphan
+	16, // 44: muxpost.dispatcher.v1.CancelEndingResponse.ending:type_name -> muxpost.dispatcher.v1.Ending
+	77, // 45: muxpost.dispatcher.v1.Host.since:type_name -> google.protobuf.Timestamp
+	77, // 46: muxpost.dispatcher.v1.Host.kept_away_until:type_name -> google.protobuf.Timestamp
+	75, // 47: muxpost.dispatcher.v1.Host.labels:type_name -> muxpost.dispatcher.v1.Host.LabelsEntry
+	44, // 48: muxpost.dispatcher.v1.Host.build:type_name -> muxpost.dispatcher.v1.Build
+	56, // 49: muxpost.dispatcher.v1.ListHostsResponse.hosts:type_name -> muxpost.dispatcher.v1.Host
+	77, // 50: muxpost.dispatcher.v1.Superseded.create_time:type_name -> google.protobuf.Timestamp
+	71, // 51: muxpost.dispatcher.v1.ListSupersededResponse.superseded:type_name -> muxpost.dispatcher.v1.Superseded
+	8,  // 52: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
+	11, // 53: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
+	13, // 54: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
+	17, // 55: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
+	20, // 56: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
+	22, // 57: muxpost.dispatcher.v1.DispatcherService.WatchEvents:input_type -> muxpost.dispatcher.v1.WatchEventsRequest
+	27, // 58: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
+	29, // 59: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
+	31, // 60: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
+	34, // 61: muxpost.dispatcher.v1.DispatcherService.Unpark:input_type -> muxpost.dispatcher.v1.UnparkRequest
+	36, // 62: muxpost.dispatcher.v1.DispatcherService.ListParks:input_type -> muxpost.dispatcher.v1.ListParksRequest
+	38, // 63: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
+	45, // 64: muxpost.dispatcher.v1.DispatcherService.StopSession:input_type -> muxpost.dispatcher.v1.StopSessionRequest
+	47, // 65: muxpost.dispatcher.v1.DispatcherService.CloseSession:input_type -> muxpost.dispatcher.v1.CloseSessionRequest
+	49, // 66: muxpost.dispatcher.v1.DispatcherService.AdoptSession:input_type -> muxpost.dispatcher.v1.AdoptSessionRequest
+	52, // 67: muxpost.dispatcher.v1.DispatcherService.ListOrphans:input_type -> muxpost.dispatcher.v1.ListOrphansRequest
+	54, // 68: muxpost.dispatcher.v1.DispatcherService.CancelEnding:input_type -> muxpost.dispatcher.v1.CancelEndingRequest
+	40, // 69: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
+	57, // 70: muxpost.dispatcher.v1.DispatcherService.ListHosts:input_type -> muxpost.dispatcher.v1.ListHostsRequest
+	59, // 71: muxpost.dispatcher.v1.DispatcherService.AddHost:input_type -> muxpost.dispatcher.v1.AddHostRequest
+	61, // 72: muxpost.dispatcher.v1.DispatcherService.DrainHost:input_type -> muxpost.dispatcher.v1.DrainHostRequest
+	63, // 73: muxpost.dispatcher.v1.DispatcherService.UndrainHost:input_type -> muxpost.dispatcher.v1.UndrainHostRequest
+	65, // 74: muxpost.dispatcher.v1.DispatcherService.AcceptHost:input_type -> muxpost.dispatcher.v1.AcceptHostRequest
+	67, // 75: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:input_type -> muxpost.dispatcher.v1.EvacuateHostRequest
+	69, // 76: muxpost.dispatcher.v1.DispatcherService.ForgetHost:input_type -> muxpost.dispatcher.v1.ForgetHostRequest
+	72, // 77: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:input_type -> muxpost.dispatcher.v1.ListSupersededRequest
+	42, // 78: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
+	9,  // 79: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
+	12, // 80: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
+	14, // 81: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
+	18, // 82: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
+	21, // 83: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
+	23, // 84: muxpost.dispatcher.v1.DispatcherService.WatchEvents:output_type -> muxpost.dispatcher.v1.WatchEventsResponse
+	28, // 85: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
+	30, // 86: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
+	32, // 87: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
+	35, // 88: muxpost.dispatcher.v1.DispatcherService.Unpark:output_type -> muxpost.dispatcher.v1.UnparkResponse
+	37, // 89: muxpost.dispatcher.v1.DispatcherService.ListParks:output_type -> muxpost.dispatcher.v1.ListParksResponse
+	39, // 90: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
+	46, // 91: muxpost.dispatcher.v1.DispatcherService.StopSession:output_type -> muxpost.dispatcher.v1.StopSessionResponse
+	48, // 92: muxpost.dispatcher.v1.DispatcherService.CloseSession:output_type -> muxpost.dispatcher.v1.CloseSessionResponse
+	50, // 93: muxpost.dispatcher.v1.DispatcherService.AdoptSession:output_type -> muxpost.dispatcher.v1.AdoptSessionResponse
+	53, // 94: muxpost.dispatcher.v1.DispatcherService.ListOrphans:output_type -> muxpost.dispatcher.v1.ListOrphansResponse
+	55, // 95: muxpost.dispatcher.v1.DispatcherService.CancelEnding:output_type -> muxpost.dispatcher.v1.CancelEndingResponse
+	41, // 96: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
+	58, // 97: muxpost.dispatcher.v1.DispatcherService.ListHosts:output_type -> muxpost.dispatcher.v1.ListHostsResponse
+	60, // 98: muxpost.dispatcher.v1.DispatcherService.AddHost:output_type -> muxpost.dispatcher.v1.AddHostResponse
+	62, // 99: muxpost.dispatcher.v1.DispatcherService.DrainHost:output_type -> muxpost.dispatcher.v1.DrainHostResponse
+	64, // 100: muxpost.dispatcher.v1.DispatcherService.UndrainHost:output_type -> muxpost.dispatcher.v1.UndrainHostResponse
+	66, // 101: muxpost.dispatcher.v1.DispatcherService.AcceptHost:output_type -> muxpost.dispatcher.v1.AcceptHostResponse
+	68, // 102: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:output_type -> muxpost.dispatcher.v1.EvacuateHostResponse
+	70, // 103: muxpost.dispatcher.v1.DispatcherService.ForgetHost:output_type -> muxpost.dispatcher.v1.ForgetHostResponse
+	73, // 104: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:output_type -> muxpost.dispatcher.v1.ListSupersededResponse
+	43, // 105: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
+	79, // [79:106] is the sub-list for method output_type
+	52, // [52:79] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_dispatcher_v1_dispatcher_proto_init() }
@@ -5194,8 +5667,8 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc), len(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   63,
+			NumEnums:      8,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

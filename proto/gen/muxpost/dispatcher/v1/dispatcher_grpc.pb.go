@@ -35,6 +35,8 @@ const (
 	DispatcherService_Reopen_FullMethodName         = "/muxpost.dispatcher.v1.DispatcherService/Reopen"
 	DispatcherService_StopSession_FullMethodName    = "/muxpost.dispatcher.v1.DispatcherService/StopSession"
 	DispatcherService_CloseSession_FullMethodName   = "/muxpost.dispatcher.v1.DispatcherService/CloseSession"
+	DispatcherService_AdoptSession_FullMethodName   = "/muxpost.dispatcher.v1.DispatcherService/AdoptSession"
+	DispatcherService_ListOrphans_FullMethodName    = "/muxpost.dispatcher.v1.DispatcherService/ListOrphans"
 	DispatcherService_CancelEnding_FullMethodName   = "/muxpost.dispatcher.v1.DispatcherService/CancelEnding"
 	DispatcherService_WatchSessions_FullMethodName  = "/muxpost.dispatcher.v1.DispatcherService/WatchSessions"
 	DispatcherService_ListHosts_FullMethodName      = "/muxpost.dispatcher.v1.DispatcherService/ListHosts"
@@ -90,6 +92,11 @@ type DispatcherServiceClient interface {
 	// CloseSession is StopSession for good: the work item is done. Its conversation becomes a part of its lineage and is not resumed: a later
 	// event of the item starts a new one, where the policy for first sessions lets it.
 	CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error)
+	// AdoptSession records the session of a work item that its host has and the record lacks: a living one with our stamp, or one whose
+	// conversation the host knows though it has ended, also where it was closed. Anything else is refused.
+	AdoptSession(ctx context.Context, in *AdoptSessionRequest, opts ...grpc.CallOption) (*AdoptSessionResponse, error)
+	// ListOrphans returns living sessions of ours without a record, and records without a session.
+	ListOrphans(ctx context.Context, in *ListOrphansRequest, opts ...grpc.CallOption) (*ListOrphansResponse, error)
 	// CancelEnding takes back the order to stop or to close that waits for its host. Where none does it does nothing.
 	CancelEnding(ctx context.Context, in *CancelEndingRequest, opts ...grpc.CallOption) (*CancelEndingResponse, error)
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
@@ -273,6 +280,26 @@ func (c *dispatcherServiceClient) CloseSession(ctx context.Context, in *CloseSes
 	return out, nil
 }
 
+func (c *dispatcherServiceClient) AdoptSession(ctx context.Context, in *AdoptSessionRequest, opts ...grpc.CallOption) (*AdoptSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AdoptSessionResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_AdoptSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) ListOrphans(ctx context.Context, in *ListOrphansRequest, opts ...grpc.CallOption) (*ListOrphansResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListOrphansResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_ListOrphans_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *dispatcherServiceClient) CancelEnding(ctx context.Context, in *CancelEndingRequest, opts ...grpc.CallOption) (*CancelEndingResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelEndingResponse)
@@ -434,6 +461,11 @@ type DispatcherServiceServer interface {
 	// CloseSession is StopSession for good: the work item is done. Its conversation becomes a part of its lineage and is not resumed: a later
 	// event of the item starts a new one, where the policy for first sessions lets it.
 	CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error)
+	// AdoptSession records the session of a work item that its host has and the record lacks: a living one with our stamp, or one whose
+	// conversation the host knows though it has ended, also where it was closed. Anything else is refused.
+	AdoptSession(context.Context, *AdoptSessionRequest) (*AdoptSessionResponse, error)
+	// ListOrphans returns living sessions of ours without a record, and records without a session.
+	ListOrphans(context.Context, *ListOrphansRequest) (*ListOrphansResponse, error)
 	// CancelEnding takes back the order to stop or to close that waits for its host. Where none does it does nothing.
 	CancelEnding(context.Context, *CancelEndingRequest) (*CancelEndingResponse, error)
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
@@ -509,6 +541,12 @@ func (UnimplementedDispatcherServiceServer) StopSession(context.Context, *StopSe
 }
 func (UnimplementedDispatcherServiceServer) CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CloseSession not implemented")
+}
+func (UnimplementedDispatcherServiceServer) AdoptSession(context.Context, *AdoptSessionRequest) (*AdoptSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AdoptSession not implemented")
+}
+func (UnimplementedDispatcherServiceServer) ListOrphans(context.Context, *ListOrphansRequest) (*ListOrphansResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListOrphans not implemented")
 }
 func (UnimplementedDispatcherServiceServer) CancelEnding(context.Context, *CancelEndingRequest) (*CancelEndingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelEnding not implemented")
@@ -809,6 +847,42 @@ func _DispatcherService_CloseSession_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DispatcherService_AdoptSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AdoptSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).AdoptSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_AdoptSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).AdoptSession(ctx, req.(*AdoptSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_ListOrphans_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListOrphansRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).ListOrphans(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_ListOrphans_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).ListOrphans(ctx, req.(*ListOrphansRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _DispatcherService_CancelEnding_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CancelEndingRequest)
 	if err := dec(in); err != nil {
@@ -1058,6 +1132,14 @@ var DispatcherService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CloseSession",
 			Handler:    _DispatcherService_CloseSession_Handler,
+		},
+		{
+			MethodName: "AdoptSession",
+			Handler:    _DispatcherService_AdoptSession_Handler,
+		},
+		{
+			MethodName: "ListOrphans",
+			Handler:    _DispatcherService_ListOrphans_Handler,
 		},
 		{
 			MethodName: "CancelEnding",

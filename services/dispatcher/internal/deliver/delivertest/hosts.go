@@ -48,6 +48,25 @@ func (h Hosts) Seek(ctx context.Context, w deliver.Want) (deliver.Host, deliver.
 	return chosen, best
 }
 
+// Listed returns the session of each host that answers, which is that of Item.
+func (h Hosts) Listed(ctx context.Context) (found []deliver.Found, answered, silent []string) {
+	for _, host := range h {
+		s := host.Probe(ctx, Item, "")
+		if s.Probe == dispatch.ProbeUnreachable {
+			silent = append(silent, host.name)
+			continue
+		}
+		answered = append(answered, host.name)
+		if s.Probe != dispatch.ProbeAbsent {
+			found = append(found, deliver.Found{WorkItem: Item, Host: host.name, Probe: s.Probe, Stamp: s.Incarnation.Stamp, ConversationID: s.ConversationID})
+		}
+	}
+	return found, answered, silent
+}
+
+// Item is the work item of the one session that a Host has.
+const Item = "github:octo/widget#7"
+
 // Name returns the host's name.
 func (h *Host) Name() string { return h.name }
 

@@ -62,6 +62,12 @@ const (
 	// DispatcherServiceCloseSessionProcedure is the procedure name of the DispatcherService's
 	// CloseSession RPC.
 	DispatcherServiceCloseSessionProcedure = "/muxpost.dispatcher.v1.DispatcherService/CloseSession"
+	// DispatcherServiceAdoptSessionProcedure is the procedure name of the DispatcherService's
+	// AdoptSession RPC.
+	DispatcherServiceAdoptSessionProcedure = "/muxpost.dispatcher.v1.DispatcherService/AdoptSession"
+	// DispatcherServiceListOrphansProcedure is the procedure name of the DispatcherService's
+	// ListOrphans RPC.
+	DispatcherServiceListOrphansProcedure = "/muxpost.dispatcher.v1.DispatcherService/ListOrphans"
 	// DispatcherServiceCancelEndingProcedure is the procedure name of the DispatcherService's
 	// CancelEnding RPC.
 	DispatcherServiceCancelEndingProcedure = "/muxpost.dispatcher.v1.DispatcherService/CancelEnding"
@@ -201,6 +207,21 @@ var (
 			Procedure:  DispatcherServiceCloseSessionProcedure,
 		}
 	})
+	dispatcherServiceAdoptSessionSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("AdoptSession"),
+			Procedure:  DispatcherServiceAdoptSessionProcedure,
+		}
+	})
+	dispatcherServiceListOrphansSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("ListOrphans"),
+			Procedure:        DispatcherServiceListOrphansProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
 	dispatcherServiceCancelEndingSpec = sync.OnceValue(func() connect.Spec {
 		return connect.Spec{
 			StreamType: connect.StreamTypeUnary,
@@ -322,6 +343,11 @@ type DispatcherServiceClient interface {
 	// CloseSession is StopSession for good: the work item is done. Its conversation becomes a part of its lineage and is not resumed: a later
 	// event of the item starts a new one, where the policy for first sessions lets it.
 	CloseSession(context.Context, *v1.CloseSessionRequest) (*v1.CloseSessionResponse, error)
+	// AdoptSession records the session of a work item that its host has and the record lacks: a living one with our stamp, or one whose
+	// conversation the host knows though it has ended, also where it was closed. Anything else is refused.
+	AdoptSession(context.Context, *v1.AdoptSessionRequest) (*v1.AdoptSessionResponse, error)
+	// ListOrphans returns living sessions of ours without a record, and records without a session.
+	ListOrphans(context.Context, *v1.ListOrphansRequest) (*v1.ListOrphansResponse, error)
 	// CancelEnding takes back the order to stop or to close that waits for its host. Where none does it does nothing.
 	CancelEnding(context.Context, *v1.CancelEndingRequest) (*v1.CancelEndingResponse, error)
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
@@ -435,6 +461,11 @@ type DispatcherServiceHandler interface {
 	// CloseSession is StopSession for good: the work item is done. Its conversation becomes a part of its lineage and is not resumed: a later
 	// event of the item starts a new one, where the policy for first sessions lets it.
 	CloseSession(context.Context, *v1.CloseSessionRequest) (*v1.CloseSessionResponse, error)
+	// AdoptSession records the session of a work item that its host has and the record lacks: a living one with our stamp, or one whose
+	// conversation the host knows though it has ended, also where it was closed. Anything else is refused.
+	AdoptSession(context.Context, *v1.AdoptSessionRequest) (*v1.AdoptSessionResponse, error)
+	// ListOrphans returns living sessions of ours without a record, and records without a session.
+	ListOrphans(context.Context, *v1.ListOrphansRequest) (*v1.ListOrphansResponse, error)
 	// CancelEnding takes back the order to stop or to close that waits for its host. Where none does it does nothing.
 	CancelEnding(context.Context, *v1.CancelEndingRequest) (*v1.CancelEndingResponse, error)
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
@@ -480,6 +511,8 @@ func RegisterDispatcherServiceHandler(server *connect.Server, svc DispatcherServ
 		connect.Method{Spec: dispatcherServiceReopenSpec(), Handler: adapter.reopen},
 		connect.Method{Spec: dispatcherServiceStopSessionSpec(), Handler: adapter.stopSession},
 		connect.Method{Spec: dispatcherServiceCloseSessionSpec(), Handler: adapter.closeSession},
+		connect.Method{Spec: dispatcherServiceAdoptSessionSpec(), Handler: adapter.adoptSession},
+		connect.Method{Spec: dispatcherServiceListOrphansSpec(), Handler: adapter.listOrphans},
 		connect.Method{Spec: dispatcherServiceCancelEndingSpec(), Handler: adapter.cancelEnding},
 		connect.Method{Spec: dispatcherServiceWatchSessionsSpec(), Handler: adapter.watchSessions},
 		connect.Method{Spec: dispatcherServiceListHostsSpec(), Handler: adapter.listHosts},
@@ -583,6 +616,14 @@ func (UnimplementedDispatcherServiceHandler) StopSession(context.Context, *v1.St
 
 func (UnimplementedDispatcherServiceHandler) CloseSession(context.Context, *v1.CloseSessionRequest) (*v1.CloseSessionResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.CloseSession is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) AdoptSession(context.Context, *v1.AdoptSessionRequest) (*v1.AdoptSessionResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.AdoptSession is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) ListOrphans(context.Context, *v1.ListOrphansRequest) (*v1.ListOrphansResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.ListOrphans is not implemented")
 }
 
 func (UnimplementedDispatcherServiceHandler) CancelEnding(context.Context, *v1.CancelEndingRequest) (*v1.CancelEndingResponse, error) {
@@ -740,6 +781,22 @@ func (c *dispatcherServiceClient) StopSession(ctx context.Context, req *v1.StopS
 func (c *dispatcherServiceClient) CloseSession(ctx context.Context, req *v1.CloseSessionRequest) (*v1.CloseSessionResponse, error) {
 	var res v1.CloseSessionResponse
 	if err := c.client.CallUnary(ctx, dispatcherServiceCloseSessionSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) AdoptSession(ctx context.Context, req *v1.AdoptSessionRequest) (*v1.AdoptSessionResponse, error) {
+	var res v1.AdoptSessionResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceAdoptSessionSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) ListOrphans(ctx context.Context, req *v1.ListOrphansRequest) (*v1.ListOrphansResponse, error) {
+	var res v1.ListOrphansResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceListOrphansSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -993,6 +1050,30 @@ func (h dispatcherServiceHandler) closeSession(ctx context.Context, _ connect.Sp
 		return err
 	}
 	res, err := h.svc.CloseSession(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) adoptSession(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.AdoptSessionRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.AdoptSession(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) listOrphans(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.ListOrphansRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.ListOrphans(ctx, &req)
 	if err != nil {
 		return err
 	}
