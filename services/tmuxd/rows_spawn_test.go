@@ -332,7 +332,10 @@ func TestSpawn_WhatEndsInItsSurvivalWindowWasNotStarted(t *testing.T) {
 			}
 			// Once it is said it is over: what is asked for next must not meet what is left of it.
 			st, err := r.State(r.ctx(), r.item, d1)
-			if err != nil || st.State != session.Dead || st.Phase == session.Taken || st.Phase == session.Submitted {
+			if err != nil || st.Incarnation.Stamp == "" || st.Incarnation.Stamp != got.Incarnation.Stamp {
+				t.Errorf("%+v is dead, and %+v was started", st.Incarnation, got.Incarnation)
+			}
+			if st.State != session.Dead || st.Phase == session.Taken || st.Phase == session.Submitted {
 				t.Errorf("%+v, %v", st, err)
 			}
 		})

@@ -185,7 +185,11 @@ func (r *run) start(ctx context.Context, d dispatch.Decision, timeout time.Durat
 		r.facts.Fresh = report.Spawn
 	}
 	r.step("%s: %s (%s)", d.Action, spawnName(report.Spawn), r.detail)
-	return nil
+	if report.Spawn == dispatch.SpawnDied && r.stamp != "" {
+		// What is started next clears it away, and nobody sees it dead any more.
+		_, err = r.config.Store.Died(ctx, r.lease, r.req.WorkItem, r.stamp, r.config.Breaker.Within)
+	}
+	return err
 }
 
 // paste has the event typed.

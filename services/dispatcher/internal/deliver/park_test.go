@@ -112,6 +112,18 @@ func TestPark_OneDeathIsCountedOnceHoweverOftenItIsSeen(t *testing.T) {
 	}
 }
 
+// A program that ends at once is started as often as the breaker lets it, and not as often for each event: a resume and a fresh start count each.
+func TestPark_AStartThatEndsAtOnceIsADeath(t *testing.T) {
+	b := mortal(dead(delivertest.World{ResumeEnds: dispatch.SpawnDied, FreshEnds: dispatch.SpawnDied}), &dispatch.Version{}, nil)
+	b.store.Put(*recorded("c1"))
+	if d := b.ask(t, id).Delivery; d.Reason != dispatch.ReasonHarnessExited {
+		t.Fatalf("%+v", d)
+	}
+	if d := b.ask(t, id).Delivery; d.Reason != dispatch.ReasonSessionParked || b.host.World().Died != 2 { // and the one that was dead
+		t.Errorf("%+v after %d", d, b.host.World().Died)
+	}
+}
+
 func TestPark_WhatAPersonStopsDoesNotCount(t *testing.T) {
 	b := mortal(absent(), &dispatch.Version{}, nil)
 	for i := range 10 {

@@ -145,7 +145,9 @@ func spawnOf(a *tmuxdv1.SpawnResponse) deliver.SpawnReport {
 		for _, l := range o.NotStarted.GetLastLines() {
 			lines = append(lines, plain(l))
 		}
-		return deliver.SpawnReport{Spawn: dispatch.SpawnDied, Detail: exitOf(o.NotStarted.GetExit()), LastLines: lines}
+		return deliver.SpawnReport{
+			Spawn: dispatch.SpawnDied, Incarnation: incarnationOf(o.NotStarted.GetIncarnation()), Detail: exitOf(o.NotStarted.GetExit()), LastLines: lines,
+		}
 	case *tmuxdv1.SpawnResponse_Failed:
 		return deliver.SpawnReport{Spawn: failedOf(o.Failed.GetReason()), Detail: also(plain(o.Failed.GetReason()), plain(o.Failed.GetDetail()))}
 	}

@@ -427,7 +427,7 @@ func (sp *spawning) resolve(ctx context.Context, m Memory) (SpawnResult, error) 
 func (sp *spawning) watch(ctx context.Context, m Memory, boots bool) (SpawnResult, error) {
 	h := sp.h
 	r := SpawnResult{Outcome: SpawnStarted, Conversation: m.Conversation, Resumed: sp.req.Resume != "", Directory: m.Directory,
-		Incarnation: Incarnation{Stamp: m.Stamp, SessionID: m.SessionID, PaneID: m.PaneID, PanePid: m.PanePid, Server: m.Server}}
+		Incarnation: m.incarnation()}
 	if boots {
 		r.PromptPhase = session.Boot
 	}
@@ -468,6 +468,11 @@ func (sp *spawning) watch(ctx context.Context, m Memory, boots bool) (SpawnResul
 	}
 }
 
+// incarnation is the one that is remembered.
+func (m Memory) incarnation() Incarnation {
+	return Incarnation{Stamp: m.Stamp, SessionID: m.SessionID, PaneID: m.PaneID, PanePid: m.PanePid, Server: m.Server}
+}
+
 // taken records that the agent's own record has the first prompt. If that cannot be written, the next question finds out again.
 func (sp *spawning) taken(ctx context.Context, m Memory) {
 	h, id := sp.h, sp.req.DeliveryID
@@ -488,7 +493,7 @@ func (sp *spawning) notStarted(ctx context.Context, m Memory, ran Ran) SpawnResu
 			ran = again
 		}
 	}
-	r := SpawnResult{Outcome: SpawnNotStarted, Exit: ran.Exit, Detail: ran.Detail}
+	r := SpawnResult{Outcome: SpawnNotStarted, Incarnation: m.incarnation(), Exit: ran.Exit, Detail: ran.Detail}
 	h.Disk.Discard(m.Stamp)
 	ctx, cancel := context.WithTimeout(ctx, 3*lookTime)
 	defer cancel()

@@ -293,8 +293,7 @@ func (s *sight) incarnation() Incarnation {
 	if s.flags.Has(session.Foreign) || !s.known {
 		return Incarnation{}
 	}
-	m := s.memory
-	return Incarnation{Stamp: m.Stamp, SessionID: m.SessionID, PaneID: m.PaneID, PanePid: m.PanePid, Server: m.Server}
+	return s.memory.incarnation()
 }
 
 // remembered is the memory as it should be: with a token that was seen, and with the living incarnation that was seen. A tmuxd that died

@@ -134,7 +134,9 @@ func (s *Server) spawned(r host.SpawnResult) *tmuxdv1.SpawnResponse {
 	case host.SpawnNotStarted:
 		exit := &tmuxdv1.Exit{}
 		fillExit(exit, r.Exit)
-		out.Outcome = &tmuxdv1.SpawnResponse_NotStarted{NotStarted: &tmuxdv1.NotStarted{Exit: exit, LastLines: clean(r.LastLines)}}
+		out.Outcome = &tmuxdv1.SpawnResponse_NotStarted{NotStarted: &tmuxdv1.NotStarted{
+			Exit: exit, LastLines: clean(r.LastLines), Incarnation: incarnationOf(r.Incarnation),
+		}}
 	case host.SpawnFailed:
 		out.Outcome = &tmuxdv1.SpawnResponse_Failed{Failed: &tmuxdv1.SpawnFailed{Reason: r.Reason, Detail: r.Detail}}
 	}

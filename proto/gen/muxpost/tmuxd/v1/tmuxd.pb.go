@@ -1173,7 +1173,9 @@ type NotStarted struct {
 	// How the harness ended.
 	Exit *Exit `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
 	// The last lines of its pane, at most 20, control characters removed.
-	LastLines     []string `protobuf:"bytes,2,rep,name=last_lines,json=lastLines,proto3" json:"last_lines,omitempty"`
+	LastLines []string `protobuf:"bytes,2,rep,name=last_lines,json=lastLines,proto3" json:"last_lines,omitempty"`
+	// The incarnation that ended.
+	Incarnation   *Incarnation `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1218,6 +1220,13 @@ func (x *NotStarted) GetExit() *Exit {
 func (x *NotStarted) GetLastLines() []string {
 	if x != nil {
 		return x.LastLines
+	}
+	return nil
+}
+
+func (x *NotStarted) GetIncarnation() *Incarnation {
+	if x != nil {
+		return x.Incarnation
 	}
 	return nil
 }
@@ -2258,12 +2267,13 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\boccupant\x18\x01 \x01(\x0e2\x1a.muxpost.tmuxd.v1.OccupantR\boccupant\x12?\n" +
 	"\vincarnation\x18\x02 \x01(\v2\x1d.muxpost.tmuxd.v1.IncarnationR\vincarnation\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x16\n" +
-	"\x06remedy\x18\x04 \x01(\tR\x06remedy\"W\n" +
+	"\x06remedy\x18\x04 \x01(\tR\x06remedy\"\x98\x01\n" +
 	"\n" +
 	"NotStarted\x12*\n" +
 	"\x04exit\x18\x01 \x01(\v2\x16.muxpost.tmuxd.v1.ExitR\x04exit\x12\x1d\n" +
 	"\n" +
-	"last_lines\x18\x02 \x03(\tR\tlastLines\"=\n" +
+	"last_lines\x18\x02 \x03(\tR\tlastLines\x12?\n" +
+	"\vincarnation\x18\x03 \x01(\v2\x1d.muxpost.tmuxd.v1.IncarnationR\vincarnation\"=\n" +
 	"\vSpawnFailed\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\"\xe7\x01\n" +
@@ -2496,63 +2506,64 @@ var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
 	0,  // 18: muxpost.tmuxd.v1.Occupied.occupant:type_name -> muxpost.tmuxd.v1.Occupant
 	30, // 19: muxpost.tmuxd.v1.Occupied.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
 	31, // 20: muxpost.tmuxd.v1.NotStarted.exit:type_name -> muxpost.tmuxd.v1.Exit
-	27, // 21: muxpost.tmuxd.v1.PasteRequest.timeout:type_name -> google.protobuf.Duration
-	30, // 22: muxpost.tmuxd.v1.PasteResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	18, // 23: muxpost.tmuxd.v1.PasteResponse.submitted:type_name -> muxpost.tmuxd.v1.Submitted
-	19, // 24: muxpost.tmuxd.v1.PasteResponse.already_delivered:type_name -> muxpost.tmuxd.v1.AlreadyDelivered
-	20, // 25: muxpost.tmuxd.v1.PasteResponse.held:type_name -> muxpost.tmuxd.v1.Held
-	34, // 26: muxpost.tmuxd.v1.PasteResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
-	21, // 27: muxpost.tmuxd.v1.PasteResponse.unconfirmed:type_name -> muxpost.tmuxd.v1.Unconfirmed
-	1,  // 28: muxpost.tmuxd.v1.Submitted.evidence:type_name -> muxpost.tmuxd.v1.Evidence
-	1,  // 29: muxpost.tmuxd.v1.AlreadyDelivered.evidence:type_name -> muxpost.tmuxd.v1.Evidence
-	2,  // 30: muxpost.tmuxd.v1.Held.reason:type_name -> muxpost.tmuxd.v1.HoldReason
-	32, // 31: muxpost.tmuxd.v1.Unconfirmed.phase:type_name -> muxpost.tmuxd.v1.Phase
-	25, // 32: muxpost.tmuxd.v1.InfoResponse.harnesses:type_name -> muxpost.tmuxd.v1.HarnessInfo
-	24, // 33: muxpost.tmuxd.v1.InfoResponse.sessions:type_name -> muxpost.tmuxd.v1.SessionCounts
-	26, // 34: muxpost.tmuxd.v1.InfoResponse.labels:type_name -> muxpost.tmuxd.v1.InfoResponse.LabelsEntry
-	4,  // 35: muxpost.tmuxd.v1.HarnessInfo.conversation_source:type_name -> muxpost.tmuxd.v1.ConversationSource
-	3,  // 36: muxpost.tmuxd.v1.HarnessInfo.channel:type_name -> muxpost.tmuxd.v1.Channel
-	5,  // 37: muxpost.tmuxd.v1.TmuxdService.SessionState:input_type -> muxpost.tmuxd.v1.SessionStateRequest
-	7,  // 38: muxpost.tmuxd.v1.TmuxdService.Spawn:input_type -> muxpost.tmuxd.v1.SpawnRequest
-	16, // 39: muxpost.tmuxd.v1.TmuxdService.Paste:input_type -> muxpost.tmuxd.v1.PasteRequest
-	35, // 40: muxpost.tmuxd.v1.TmuxdService.SessionExists:input_type -> muxpost.tmuxd.v1.SessionExistsRequest
-	36, // 41: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:input_type -> muxpost.tmuxd.v1.SessionMayTalkRequest
-	37, // 42: muxpost.tmuxd.v1.TmuxdService.RaiseFence:input_type -> muxpost.tmuxd.v1.RaiseFenceRequest
-	38, // 43: muxpost.tmuxd.v1.TmuxdService.Capture:input_type -> muxpost.tmuxd.v1.CaptureRequest
-	39, // 44: muxpost.tmuxd.v1.TmuxdService.Terminate:input_type -> muxpost.tmuxd.v1.TerminateRequest
-	40, // 45: muxpost.tmuxd.v1.TmuxdService.Kill:input_type -> muxpost.tmuxd.v1.KillRequest
-	41, // 46: muxpost.tmuxd.v1.TmuxdService.ListSessions:input_type -> muxpost.tmuxd.v1.ListSessionsRequest
-	42, // 47: muxpost.tmuxd.v1.TmuxdService.WatchSessions:input_type -> muxpost.tmuxd.v1.WatchSessionsRequest
-	43, // 48: muxpost.tmuxd.v1.TmuxdService.RunTask:input_type -> muxpost.tmuxd.v1.RunTaskRequest
-	44, // 49: muxpost.tmuxd.v1.TmuxdService.GetAttempt:input_type -> muxpost.tmuxd.v1.GetAttemptRequest
-	45, // 50: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:input_type -> muxpost.tmuxd.v1.WatchAttemptsRequest
-	46, // 51: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
-	47, // 52: muxpost.tmuxd.v1.TmuxdService.ListTrees:input_type -> muxpost.tmuxd.v1.ListTreesRequest
-	48, // 53: muxpost.tmuxd.v1.TmuxdService.RemoveTree:input_type -> muxpost.tmuxd.v1.RemoveTreeRequest
-	22, // 54: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
-	6,  // 55: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
-	11, // 56: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
-	17, // 57: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
-	49, // 58: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
-	50, // 59: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
-	51, // 60: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
-	52, // 61: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
-	53, // 62: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
-	54, // 63: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
-	55, // 64: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
-	56, // 65: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
-	57, // 66: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
-	58, // 67: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
-	59, // 68: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
-	60, // 69: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
-	61, // 70: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
-	62, // 71: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
-	23, // 72: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
-	55, // [55:73] is the sub-list for method output_type
-	37, // [37:55] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	30, // 21: muxpost.tmuxd.v1.NotStarted.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	27, // 22: muxpost.tmuxd.v1.PasteRequest.timeout:type_name -> google.protobuf.Duration
+	30, // 23: muxpost.tmuxd.v1.PasteResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	18, // 24: muxpost.tmuxd.v1.PasteResponse.submitted:type_name -> muxpost.tmuxd.v1.Submitted
+	19, // 25: muxpost.tmuxd.v1.PasteResponse.already_delivered:type_name -> muxpost.tmuxd.v1.AlreadyDelivered
+	20, // 26: muxpost.tmuxd.v1.PasteResponse.held:type_name -> muxpost.tmuxd.v1.Held
+	34, // 27: muxpost.tmuxd.v1.PasteResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
+	21, // 28: muxpost.tmuxd.v1.PasteResponse.unconfirmed:type_name -> muxpost.tmuxd.v1.Unconfirmed
+	1,  // 29: muxpost.tmuxd.v1.Submitted.evidence:type_name -> muxpost.tmuxd.v1.Evidence
+	1,  // 30: muxpost.tmuxd.v1.AlreadyDelivered.evidence:type_name -> muxpost.tmuxd.v1.Evidence
+	2,  // 31: muxpost.tmuxd.v1.Held.reason:type_name -> muxpost.tmuxd.v1.HoldReason
+	32, // 32: muxpost.tmuxd.v1.Unconfirmed.phase:type_name -> muxpost.tmuxd.v1.Phase
+	25, // 33: muxpost.tmuxd.v1.InfoResponse.harnesses:type_name -> muxpost.tmuxd.v1.HarnessInfo
+	24, // 34: muxpost.tmuxd.v1.InfoResponse.sessions:type_name -> muxpost.tmuxd.v1.SessionCounts
+	26, // 35: muxpost.tmuxd.v1.InfoResponse.labels:type_name -> muxpost.tmuxd.v1.InfoResponse.LabelsEntry
+	4,  // 36: muxpost.tmuxd.v1.HarnessInfo.conversation_source:type_name -> muxpost.tmuxd.v1.ConversationSource
+	3,  // 37: muxpost.tmuxd.v1.HarnessInfo.channel:type_name -> muxpost.tmuxd.v1.Channel
+	5,  // 38: muxpost.tmuxd.v1.TmuxdService.SessionState:input_type -> muxpost.tmuxd.v1.SessionStateRequest
+	7,  // 39: muxpost.tmuxd.v1.TmuxdService.Spawn:input_type -> muxpost.tmuxd.v1.SpawnRequest
+	16, // 40: muxpost.tmuxd.v1.TmuxdService.Paste:input_type -> muxpost.tmuxd.v1.PasteRequest
+	35, // 41: muxpost.tmuxd.v1.TmuxdService.SessionExists:input_type -> muxpost.tmuxd.v1.SessionExistsRequest
+	36, // 42: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:input_type -> muxpost.tmuxd.v1.SessionMayTalkRequest
+	37, // 43: muxpost.tmuxd.v1.TmuxdService.RaiseFence:input_type -> muxpost.tmuxd.v1.RaiseFenceRequest
+	38, // 44: muxpost.tmuxd.v1.TmuxdService.Capture:input_type -> muxpost.tmuxd.v1.CaptureRequest
+	39, // 45: muxpost.tmuxd.v1.TmuxdService.Terminate:input_type -> muxpost.tmuxd.v1.TerminateRequest
+	40, // 46: muxpost.tmuxd.v1.TmuxdService.Kill:input_type -> muxpost.tmuxd.v1.KillRequest
+	41, // 47: muxpost.tmuxd.v1.TmuxdService.ListSessions:input_type -> muxpost.tmuxd.v1.ListSessionsRequest
+	42, // 48: muxpost.tmuxd.v1.TmuxdService.WatchSessions:input_type -> muxpost.tmuxd.v1.WatchSessionsRequest
+	43, // 49: muxpost.tmuxd.v1.TmuxdService.RunTask:input_type -> muxpost.tmuxd.v1.RunTaskRequest
+	44, // 50: muxpost.tmuxd.v1.TmuxdService.GetAttempt:input_type -> muxpost.tmuxd.v1.GetAttemptRequest
+	45, // 51: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:input_type -> muxpost.tmuxd.v1.WatchAttemptsRequest
+	46, // 52: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
+	47, // 53: muxpost.tmuxd.v1.TmuxdService.ListTrees:input_type -> muxpost.tmuxd.v1.ListTreesRequest
+	48, // 54: muxpost.tmuxd.v1.TmuxdService.RemoveTree:input_type -> muxpost.tmuxd.v1.RemoveTreeRequest
+	22, // 55: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
+	6,  // 56: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
+	11, // 57: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
+	17, // 58: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
+	49, // 59: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
+	50, // 60: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
+	51, // 61: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
+	52, // 62: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
+	53, // 63: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
+	54, // 64: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
+	55, // 65: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
+	56, // 66: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
+	57, // 67: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
+	58, // 68: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
+	59, // 69: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
+	60, // 70: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
+	61, // 71: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
+	62, // 72: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
+	23, // 73: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
+	56, // [56:74] is the sub-list for method output_type
+	38, // [38:56] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_tmuxd_v1_tmuxd_proto_init() }

@@ -48,8 +48,8 @@ type World struct {
 	LosesAnswers bool
 	// Typed are the deliveries that were typed, Prompts those that became a first prompt, in order.
 	Typed, Prompts []string
-	// Resumed and Fresh count sessions started.
-	Resumed, Fresh int
+	// Resumed and Fresh count sessions started, Died those that ended right after their start.
+	Resumed, Fresh, Died int
 }
 
 // Host is deliver.Host on a World.
@@ -180,9 +180,9 @@ func (w *World) spawn(o deliver.SpawnOrder) deliver.SpawnReport {
 	case w.State == session.Live, w.Flags.Has(session.Guests):
 		return deliver.SpawnReport{Spawn: dispatch.SpawnUnclearable, Detail: "not ours", Remedy: "tmux -S /s kill-session"}
 	case o.Resume != "" && w.ResumeEnds != dispatch.SpawnNotTried:
-		return deliver.SpawnReport{Spawn: w.ResumeEnds, Detail: "the resume ended", LastLines: w.LastLines}
+		return w.ended(w.ResumeEnds, "the resume ended")
 	case o.Resume == "" && w.FreshEnds != dispatch.SpawnNotTried:
-		return deliver.SpawnReport{Spawn: w.FreshEnds, Detail: "the start ended", LastLines: w.LastLines}
+		return w.ended(w.FreshEnds, "the start ended")
 	}
 	w.State, w.Flags, w.Harness = session.Live, 0, o.Harness
 	if o.Resume != "" {
@@ -202,6 +202,17 @@ func (w *World) spawn(o deliver.SpawnOrder) deliver.SpawnReport {
 		if !w.NoEvidence {
 			w.Phases[o.DeliveryID], report.Spawn = session.Taken, dispatch.SpawnTaken
 		}
+	}
+	return report
+}
+
+// ended is a spawn that came to something else than a living agent.
+func (w *World) ended(as dispatch.Spawn, detail string) deliver.SpawnReport {
+	report := deliver.SpawnReport{Spawn: as, Detail: detail, LastLines: w.LastLines}
+	if as == dispatch.SpawnDied {
+		w.Died++
+		report.Incarnation.Stamp = fmt.Sprintf("died-%d", w.Died)
+		w.State, w.Stamp = session.Dead, report.Incarnation.Stamp
 	}
 	return report
 }
