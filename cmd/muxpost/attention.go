@@ -140,14 +140,6 @@ func (g *gathered) askDispatcher(ctx context.Context, s *services) error {
 			}
 			g.known.Deliveries = append(g.known.Deliveries, page.GetDeliveries()...)
 		}
-		err := pages(0, func(size int32, token string) (int, string, error) {
-			page, err := c.ListParks(ctx, &dispatcherv1.ListParksRequest{PageSize: size, PageToken: token})
-			g.known.Parks = append(g.known.Parks, page.GetParks()...)
-			return len(page.GetParks()), page.GetNextPageToken(), err
-		})
-		if err != nil {
-			return err
-		}
 		return pages(0, func(size int32, token string) (int, string, error) {
 			page, err := c.ListPauses(ctx, &dispatcherv1.ListPausesRequest{PageSize: size, PageToken: token})
 			g.known.Pauses = append(g.known.Pauses, page.GetPauses()...)
@@ -155,6 +147,9 @@ func (g *gathered) askDispatcher(ctx context.Context, s *services) error {
 		})
 	})
 	if g.failed("dispatcher", err) != nil {
+		return err
+	}
+	if g.known.Parks, err = s.parks(ctx); g.failed("parks", err) != nil {
 		return err
 	}
 	all, err := s.sessions(ctx, "", 0, false)

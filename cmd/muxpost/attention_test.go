@@ -161,6 +161,16 @@ func TestUnpark_EndsWhatAttentionLists(t *testing.T) {
 	if err := d.run(t, "attention"); err != nil {
 		t.Errorf("%v\n%s", err, d.out)
 	}
+	if err := d.run(t, "unpark", "--all"); err != nil || !strings.Contains(d.out.String(), "nothing is parked") {
+		t.Errorf("%v\n%s", err, d.out)
+	}
+	dispatcher.parks = []*dispatcherv1.Park{{WorkItem: "github:o/r#1", Deaths: 5}, {WorkItem: "github:o/r#2", Deaths: 1}}
+	if err := d.run(t, "unpark", "--all"); err != nil || !strings.Contains(d.out.String(), "github:o/r#2 is not parked any more, after 1 death of") || len(dispatcher.parks) != 0 {
+		t.Errorf("%v\n%s", err, d.out)
+	}
+	if err := d.run(t, "unpark"); !errors.Is(err, fault.Invalid) {
+		t.Errorf("of nothing: %v", err)
+	}
 }
 
 func TestAdopt_TakesInWhatAttentionLists(t *testing.T) {

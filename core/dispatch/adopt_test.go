@@ -9,7 +9,7 @@ func TestAdoptOf_OnlyWhatIsProvenOursIsRecorded(t *testing.T) {
 			gone := p == ProbeDead || p == ProbeAbsent
 			want := AdoptWait
 			switch {
-			case p == ProbeLive && !(recorded && same), gone && !recorded && knows:
+			case p == ProbeLive && (!recorded || !same), gone && !recorded && knows:
 				want = AdoptRecord
 			case p == ProbeLive, gone && recorded:
 				want = AdoptAlready

@@ -196,6 +196,21 @@ func TestPark_AnAgentThatAPersonStartedIsTalkedTo(t *testing.T) {
 	}
 }
 
+func TestPark_IsOverWhenTheItemIsMovedAway(t *testing.T) {
+	b, other := two(dead(delivertest.World{ResumeEnds: dispatch.SpawnDied, FreshEnds: dispatch.SpawnDied}))
+	b.store.Put(*recorded("c1"))
+	config := deliver.Config{Store: b.store, Hosts: delivertest.Hosts{b.host, other}, Logger: slog.New(slog.DiscardHandler), Tracer: tracer(t, nil),
+		Process: "p1", Harness: "claude", Resume: true, Breaker: dispatch.Breaker{Deaths: 1, Within: time.Minute}}
+	b.deliverer = deliver.New(config)
+	if d := b.ask(t, id).Delivery; d.Reason != dispatch.ReasonSessionParked {
+		t.Fatalf("%+v", d)
+	}
+	b.evacuate(t)
+	if d := b.ask(t, id).Delivery; d.Outcome != dispatch.Delivered || d.Host != "b" {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestUnpark_RefusesWhatIsNoItem(t *testing.T) {
 	b := newBench(absent(), nil)
 	for item, who := range map[string]string{"x": "", item: strings.Repeat("x", 101)} {

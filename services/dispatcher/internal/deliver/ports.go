@@ -73,9 +73,9 @@ type Known struct {
 
 // Change is what one step changes, together with the events that tell of it.
 type Change struct {
-	// Session is recorded; nil changes none. With one that is closed nothing of the item is parked any more.
+	// Session is recorded; nil changes none. With one that is closed the item is not parked any more.
 	Session *Session
-	// Left is true when the session is moved away from the host that it has in the record.
+	// Left is true when the session is moved away from the host that it has in the record. Then the item is not parked any more.
 	Left bool
 	// Park parks the item from now on, or, with its Lifted, ends that, so that no death until now counts; nil does neither.
 	Park *Park

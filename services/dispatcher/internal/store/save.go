@@ -88,7 +88,7 @@ func (s *Store) Save(ctx context.Context, l lease.Lease, workItem string, c deli
 		sql += leaveHost
 	}
 	sql += endingSQL(args, c)
-	if c.Session != nil && c.Session.Closed {
+	if c.Left || c.Session != nil && c.Session.Closed {
 		sql += dropPark
 	}
 	if c.Park != nil {

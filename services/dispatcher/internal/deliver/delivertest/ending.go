@@ -24,7 +24,7 @@ func (s *Store) Endings(ctx context.Context, q deliver.EndingQuery) (out []deliv
 
 // end makes the changes of a change that an order to end an agent brings.
 func (s *Store) end(workItem string, c deliver.Change) {
-	if c.Session != nil && c.Session.Closed {
+	if c.Left || c.Session != nil && c.Session.Closed {
 		delete(s.parks, workItem)
 		s.forgive(workItem)
 	}

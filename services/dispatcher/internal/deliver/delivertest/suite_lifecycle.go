@@ -147,6 +147,11 @@ func checkEndings(t *testing.T, s deliver.Store, d deliver.Delivery) {
 		t.Errorf("it is parked still: %+v, %v", got, err)
 	}
 	save(deliver.Change{EndingOver: true}) // none waits
+	save(deliver.Change{Park: &deliver.Park{WorkItem: item, Deaths: 1, Within: time.Hour}})
+	save(deliver.Change{Left: true})
+	if got, err := s.Died(ctx, l, item, "", time.Hour); err != nil || got.Park != nil {
+		t.Errorf("it is parked still: %+v, %v", got, err)
+	}
 	if err := s.Release(ctx, item, l); err != nil {
 		t.Fatal(err)
 	}
