@@ -194,8 +194,6 @@ func (e *end) closed() *Session {
 	switch {
 	case e.session != nil && e.session.Closed && !e.lives():
 		return nil
-	case e.recorded() && e.session.Host != e.order.Host && e.order.Host != "":
-		return nil // the item has another host by now
 	case e.session != nil:
 		s = *e.session
 	case e.lives() || e.sight.ConversationID != "":

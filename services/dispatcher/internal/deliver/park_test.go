@@ -136,6 +136,22 @@ func TestPark_WhatAPersonStopsDoesNotCount(t *testing.T) {
 	}
 }
 
+func TestPark_WhatHadDiedBeforeAPersonStoppedItCounts(t *testing.T) {
+	b := mortal(absent(), &dispatch.Version{}, nil)
+	for i := range 3 {
+		if d := b.ask(t, fmt.Sprintf("delivery-%d", i)).Delivery; d.Outcome != dispatch.Delivered {
+			t.Fatalf("%d: %+v", i, d)
+		}
+		b.dies()
+		if ended, err := b.deliverer.Stop(t.Context(), deliver.Stop{WorkItem: item}); err != nil || !ended.Already {
+			t.Fatalf("%+v, %v", ended, err)
+		}
+	}
+	if d := b.ask(t, "delivery-x").Delivery; d.Reason != dispatch.ReasonSessionParked {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestPark_AnotherVersionTriesOnceEach(t *testing.T) {
 	v := dispatch.Version{Name: "one", Distinct: true}
 	b := mortal(absent(), &v, nil)
