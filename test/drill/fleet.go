@@ -108,7 +108,9 @@ func newFleet(dir, bin, url string) (f *fleet, err error) {
 	for i := range replicaCount {
 		sock := func(service string) string { return "unix:" + filepath.Join(dir, fmt.Sprintf("%s%d.sock", service, i)) }
 		file := filepath.Join(dir, fmt.Sprintf("center%d.yaml", i))
-		config := fmt.Sprintf("dispatcher:\n  listen: %s\n  data_dir: %s\n  database_url: %q\n  harness: fakeagent\n  log_level: ERROR\n  hosts:\n%s"+
+		// Agents are killed here more often than an item may bear without being parked.
+		config := fmt.Sprintf("dispatcher:\n  listen: %s\n  data_dir: %s\n  database_url: %q\n  harness: fakeagent\n  log_level: ERROR\n"+
+			"  breaker: {deaths: 0}\n  hosts:\n%s"+
 			"poller:\n  listen: %s\n  data_dir: %[2]s\n  database_url: %[3]q\n  dispatcher: %[1]s\n  log_level: ERROR\n  sources: []\n",
 			sock("d"), filepath.Join(dir, fmt.Sprintf("center%d", i)), url, hosts.String(), sock("p"))
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
