@@ -66,6 +66,9 @@ var wrapperBinary = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == serveWord {
+		serveSocket(os.Args[2])
+	}
 	code := m.Run()
 	if path, err := wrapperBinary(); err == nil {
 		os.RemoveAll(filepath.Dir(path))
