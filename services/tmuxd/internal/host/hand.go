@@ -154,7 +154,8 @@ func (c *handing) hand(ctx context.Context, from session.Phase) (PasteResult, er
 	if r, settled, err := c.settled(ctx, standing, session.Handing, Submitted); settled {
 		return r, err
 	}
-	if standing.Conversation == "" {
+	if standing.Conversation == "" && (c.before != session.Handing || from == session.Handing) {
+		// The agent knows everything that this life of it was handed: it is certain that it has none of it.
 		c.before = session.None
 		if r, err := c.takeBack(ctx, PasteResult{}); err != nil {
 			return r, err
