@@ -91,7 +91,11 @@ func (s *Store) Events(ctx context.Context, q deliver.EventQuery) (page deliver.
 	f.and(true, "seq > @after", "after", q.After)
 	f.and(q.WorkItem != "", "work_item = @work_item", "work_item", q.WorkItem)
 	f.and(q.DeliveryID != "", "delivery_id = @delivery_id", "delivery_id", q.DeliveryID)
-	f.and(len(q.Types) > 0, "type = any(@types)", "types", q.Types)
+	types := make([]string, len(q.Types)) // as such: behind a pooler the database is not asked for a parameter's type
+	for i, t := range q.Types {
+		types[i] = string(t)
+	}
+	f.and(len(types) > 0, "type = any(@types)", "types", types)
 	order := "asc"
 	if q.Latest {
 		order = "desc"

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"os/exec"
@@ -15,10 +16,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"muxpost.dev/muxpost/core/dispatch"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/db/dbtest"
 	"muxpost.dev/muxpost/internal/needs"
+	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
 	"muxpost.dev/muxpost/services/dispatcher/internal/deliver/delivertest"
 	"muxpost.dev/muxpost/services/dispatcher/internal/store"
 )
@@ -81,8 +85,10 @@ func pooled(t *testing.T, direct string) string {
 func TestStore_WorksBehindATransactionPooler(t *testing.T) {
 	through := pooled(t, dbtest.NewURL(t))
 	var s *store.Store
+	var pool *pgxpool.Pool
 	for limit := time.Now().Add(20 * time.Second); s == nil; time.Sleep(20 * time.Millisecond) {
-		pool, err := db.Open(t.Context(), db.Config{URL: through, MaxConns: 12})
+		var err error
+		pool, err = db.Open(t.Context(), db.Config{URL: through, MaxConns: 12})
 		if err == nil {
 			t.Cleanup(pool.Close)
 			s = store.New(pool)
@@ -115,4 +121,38 @@ func TestStore_WorksBehindATransactionPooler(t *testing.T) {
 		})
 	}
 	group.Wait()
+	// What is announced is heard by whoever has the connection that listens just now, so that who follows events depends on the looks.
+	ctx, cancel := context.WithCancel(t.Context())
+	more, listened := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		listened <- s.Listen(ctx, func() {
+			select {
+			case more <- struct{}{}:
+			default:
+			}
+		}, slog.New(slog.DiscardHandler))
+	}()
+	if _, err := pool.Exec(t.Context(), "insert into dispatcher.events (type) values ($1)", string(dispatch.SessionStopped)); err != nil {
+		t.Fatal(err)
+	}
+	limit := time.After(time.Minute)
+	for found := false; !found; {
+		select {
+		case <-more:
+		case <-limit:
+			t.Fatal("the event was not found")
+		}
+		page, err := s.Events(t.Context(), deliver.EventQuery{Limit: 10, Types: []dispatch.EventType{dispatch.SessionStopped}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = len(page.Events) > 0 && page.Events[len(page.Events)-1].Sequence == page.Last
+	}
+	cancel()
+	if err := <-listened; err != nil {
+		t.Error(err)
+	}
+	if _, err := s.ForgetEvents(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
 }

@@ -45,8 +45,12 @@ values (@type, @item, @delivery, @source, @fields::jsonb, @trace)`, pgx.NamedArg
 // nothing.
 func (s *Store) Events(ctx context.Context, q poll.EventQuery) ([]poll.Followed, error) {
 	where := []string{"seq > @after"}
+	types := make([]string, len(q.Types)) // as such: behind a pooler the database is not asked for a parameter's type
+	for i, t := range q.Types {
+		types[i] = string(t)
+	}
 	args := pgx.NamedArgs{"after": q.After, "limit": q.Limit, "item": q.WorkItem, "delivery": q.DeliveryID, "source": q.Source,
-		"types": q.Types}
+		"types": types}
 	for condition, on := range map[string]bool{
 		"work_item = @item": q.WorkItem != "", "delivery_id = @delivery": q.DeliveryID != "", "source = @source": q.Source != "",
 		"type = any(@types)": len(q.Types) > 0,
