@@ -71,20 +71,31 @@ func main() {
 	if flag.NArg() == 0 {
 		log.Fatal("name the command that applies a transition: it is run with NODE, start, finish or fail, and SEQUENCE")
 	}
+	if err := run(*dispatcher, *state, flag.Args()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run follows the events until it is told to stop, or until it cannot go on.
+func run(dispatcher, state string, command []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	conn, err := grpc.NewClient(*dispatcher, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(dispatcher, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	d := &driver{client: dispatcherv1.NewDispatcherServiceClient(conn), state: *state, command: flag.Args()}
-	if d.after, err = load(*state); err != nil {
-		log.Fatal(err)
+	defer conn.Close() //nolint:errcheck // Nothing is under way any more.
+	d := &driver{client: dispatcherv1.NewDispatcherServiceClient(conn), state: state, command: command}
+	if d.after, err = load(state); err != nil {
+		return err
 	}
-	for ctx.Err() == nil {
+	for {
 		err := d.follow(ctx)
-		if code := status.Code(err); ctx.Err() == nil && code != codes.Unavailable && code != codes.Canceled {
-			log.Fatal(err) //nolint:gocritic // What was applied is on disk, and nothing else has to be put in order.
+		switch code := status.Code(err); {
+		case ctx.Err() != nil:
+			return nil
+		case code != codes.Unavailable && code != codes.Canceled:
+			return err
 		}
 		select {
 		case <-ctx.Done():
