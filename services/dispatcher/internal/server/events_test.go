@@ -101,9 +101,18 @@ type watch struct {
 }
 
 func (w *watch) words() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	out := strings.Join(w.sent, " ")
 	w.sent = nil
 	return out
+}
+
+// ended returns why it ended.
+func (w *watch) ended() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
 }
 
 // begin watches until the test's bubble ends.
@@ -115,7 +124,9 @@ func begin(t *testing.T, r *told, q deliver.EventQuery) *watch {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w.err = s.watch(ctx, q, func(step *dispatcherv1.WatchEventsResponse) error {
+		err := s.watch(ctx, q, func(step *dispatcherv1.WatchEventsResponse) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			switch s := step.GetStep().(type) {
 			case *dispatcherv1.WatchEventsResponse_Event:
 				w.sent = append(w.sent, fmt.Sprint(s.Event.GetSequence()))
@@ -126,6 +137,9 @@ func begin(t *testing.T, r *told, q deliver.EventQuery) *watch {
 			}
 			return nil
 		})
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.err = err
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	synctest.Wait()
@@ -182,6 +196,8 @@ func TestWatch_ItsNumberGrowsThoughNothingIsForIt(t *testing.T) {
 		if got := w.words(); got != "end:15 end:30" && got != "end:16 end:30" {
 			t.Errorf("woken for nothing: %s", got)
 		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		if last := r.asked[len(r.asked)-1]; last < 29 {
 			t.Errorf("it reads again after %d what was not for it", last)
 		}
@@ -216,8 +232,8 @@ func TestWatch_ANumberFromElsewhereIsRefused(t *testing.T) {
 		r := &told{}
 		r.add(dispatch.DispatchQueued, 1, 2)
 		w := begin(t, r, deliver.EventQuery{After: 3, Limit: 10})
-		if got := w.words(); got != "" || !errors.Is(w.err, fault.Invalid) || !strings.Contains(w.err.Error(), "restored") {
-			t.Errorf("%s, %v", got, w.err)
+		if got, err := w.words(), w.ended(); got != "" || !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "restored") {
+			t.Errorf("%s, %v", got, err)
 		}
 	})
 }
@@ -231,8 +247,8 @@ func TestWatch_EndsWithTheDatabase(t *testing.T) {
 		r.mu.Unlock()
 		time.Sleep(beat)
 		synctest.Wait()
-		if !errors.Is(w.err, fault.Unavailable) {
-			t.Errorf("%v", w.err)
+		if err := w.ended(); !errors.Is(err, fault.Unavailable) {
+			t.Errorf("%v", err)
 		}
 	})
 }
