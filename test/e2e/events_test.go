@@ -38,61 +38,83 @@ func (w *world) dispatcherDies() {
 	}
 }
 
+// follower is muxpost events --follow, with what it wrote.
+type follower struct {
+	*exec.Cmd
+	t       *testing.T
+	lines   *bufio.Scanner
+	warned  strings.Builder
+	types   []string
+	arrived int
+}
+
+func (w *world) follow(args ...string) *follower {
+	w.t.Helper()
+	f := &follower{Cmd: w.Command(w.ctx, append([]string{"events", "--follow", "--json"}, args...)...), t: w.t}
+	f.Stderr = &f.warned
+	out, err := f.StdoutPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := f.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	f.lines = bufio.NewScanner(out)
+	return f
+}
+
+// until reads on until so many deliveries have arrived.
+func (f *follower) until(count int) {
+	f.t.Helper()
+	for f.arrived < count && f.lines.Scan() {
+		var e dispatcherv1.Event
+		if err := protojson.Unmarshal(f.lines.Bytes(), &e); err != nil {
+			f.t.Fatalf("%s: %v", f.lines.Text(), err)
+		}
+		f.types = append(f.types, fmt.Sprint(e.GetSequence(), e.GetType()))
+		if e.GetType() == "dispatch.succeeded" {
+			f.arrived++
+		}
+	}
+	if f.arrived < count {
+		f.t.Fatalf("it ended after %v: %v\n%s", f.types, f.lines.Err(), f.warned.String())
+	}
+}
+
 func TestEvents_FollowGoesOnOverTheDeathOfTheDispatcher(t *testing.T) {
 	t.Parallel()
 	w := start(t, issue(), nil)
 	w.delivered(0)
-	cmd := w.Command(w.ctx, "events", "--follow", "--after", "0", "--json")
-	var warned strings.Builder
-	cmd.Stderr = &warned
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	var followed []string
-	// until reads on until so many deliveries have arrived.
-	arrived := 0
-	until := func(count int) {
-		t.Helper()
-		for arrived < count && lines.Scan() {
-			var e dispatcherv1.Event
-			if err := protojson.Unmarshal(lines.Bytes(), &e); err != nil {
-				t.Fatalf("%s: %v", lines.Text(), err)
-			}
-			followed = append(followed, fmt.Sprint(e.GetSequence(), e.GetType()))
-			if e.GetType() == "dispatch.succeeded" {
-				arrived++
-			}
+	followers := []*follower{w.follow("--after", "0"), w.follow(), w.follow(item, "--type", "dispatch.succeeded,poll.rearmed")}
+	for n := range 3 {
+		if n > 0 {
+			w.dispatcherDies()
+			w.comment(stack.Author, fmt.Sprintf("after death %d", n))
 		}
-		if arrived < count {
-			t.Fatalf("it ended after %v: %v\n%s", followed, lines.Err(), warned.String())
+		for _, f := range followers {
+			f.until(n + 1)
 		}
 	}
-	until(1)
-	for n := range 2 {
-		w.dispatcherDies()
-		w.comment(stack.Author, fmt.Sprintf("after death %d", n+1))
-		until(n + 2)
-	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("interrupted: %v\n%s", err, warned.String())
-	}
-	var stored []string
+	var stored, succeeded []string
 	for _, e := range w.told() {
 		stored = append(stored, fmt.Sprint(e.GetSequence(), e.GetType()))
+		if e.GetType() == "dispatch.succeeded" {
+			succeeded = append(succeeded, stored[len(stored)-1])
+		}
 	}
-	if !slices.Equal(followed, stored) {
-		t.Errorf("followed %v\nstored   %v", followed, stored)
-	}
-	if !strings.Contains(warned.String(), "the dispatcher answers again") {
-		t.Errorf("nothing was said of the deaths: %s", warned.String())
+	for i, f := range followers {
+		if err := f.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Wait(); err != nil {
+			t.Errorf("interrupted: %v\n%s", err, f.warned.String())
+		}
+		if want := [][]string{stored, stored, succeeded}[i]; !slices.Equal(f.types, want) {
+			t.Errorf("followed %v\nstored   %v", f.types, want)
+		}
+		if !strings.Contains(f.warned.String(), "the dispatcher answers again") {
+			t.Errorf("nothing was said of the deaths: %s", f.warned.String())
+		}
 	}
 }
 
