@@ -155,8 +155,12 @@ func supersededCommand(a *app) *cobra.Command {
 		Use: "superseded", Short: "List the sessions that were left behind on hosts which were given up", Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.hostCall(cmd.Context(), func(ctx context.Context, c dispatcherv1.DispatcherServiceClient) error {
-				all, err := c.ListSuperseded(ctx, &dispatcherv1.ListSupersededRequest{PageSize: 500})
-				if err != nil {
+				all := &dispatcherv1.ListSupersededResponse{}
+				if err := pages(0, func(size int32, token string) (int, string, error) {
+					page, err := c.ListSuperseded(ctx, &dispatcherv1.ListSupersededRequest{PageSize: size, PageToken: token})
+					all.Superseded = append(all.Superseded, page.GetSuperseded()...)
+					return len(page.GetSuperseded()), page.GetNextPageToken(), err
+				}); err != nil {
 					return err
 				}
 				if a.json {

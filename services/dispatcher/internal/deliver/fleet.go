@@ -54,10 +54,12 @@ type Superseded struct {
 	Since time.Time
 }
 
-// SupersededQuery chooses sessions that were left behind, by work item and host.
+// SupersededQuery chooses sessions that were left behind, by host and work item.
 type SupersededQuery struct {
 	// Host chooses those of one host; empty for all.
 	Host string
+	// AfterHost and AfterItem are those of the last one already seen; empty for the first.
+	AfterHost, AfterItem string
 	// Limit is the most that is returned.
 	Limit int
 }

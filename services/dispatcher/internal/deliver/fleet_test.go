@@ -75,12 +75,34 @@ func (b bench) endsSuperseded(t *testing.T) {
 	if err != nil || report.Waits || b.host.World().State != session.Dead {
 		t.Errorf("%+v, %v, %v", report, err, b.host.World().State)
 	}
+	for _, e := range b.store.Events() {
+		hasItsFields(t, e)
+	}
 	if known, err := b.store.Recorded(t.Context(), item); err != nil || len(known.Left) != 0 || known.Session.Host != "b" {
 		t.Errorf("%+v, %v", known, err)
 	}
 	if _, err := b.deliverer.Stop(t.Context(), deliver.Stop{WorkItem: item, SupersededOn: "a"}); !errors.Is(err, fault.NotFound) {
 		t.Errorf("again: %v", err)
 	}
+}
+
+// What was left behind and ended by itself is told of like what an order ended.
+func TestStop_OfWhatWasLeftBehindAndHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := two(dead(delivertest.World{}))
+		b.store.Put(*recorded("c1"))
+		b.evacuate(t)
+		report, err := b.deliverer.Stop(t.Context(), deliver.Stop{WorkItem: item, SupersededOn: "a", Reason: "it is over"})
+		if err != nil || !report.Already {
+			t.Errorf("%+v, %v", report, err)
+		}
+		events := b.store.Events()
+		last := events[len(events)-1]
+		hasItsFields(t, last)
+		if last.Type != dispatch.SessionStopped || last.Fields["host"] != "a" || last.Fields["reason"] != "it is over" || last.Fields["incarnation"] == "" {
+			t.Errorf("%+v", last)
+		}
+	})
 }
 
 // What may have been typed on the host that was given up is not typed into the new conversation: a person chooses.
@@ -162,6 +184,9 @@ func TestHostOrders_AreRecordedAndTold(t *testing.T) {
 	}
 	if got, want := strings.TrimSpace(b.events()), "host.draining host.undrained host.accepted host.added host.forgotten"; got != want {
 		t.Errorf("%q", got)
+	}
+	for _, e := range b.store.Events() {
+		hasItsFields(t, e)
 	}
 	if e := b.store.Events()[0]; e.Fields["host"] != "a" || e.Fields["who"] != "ann" || e.Fields["reason"] != "new disks" {
 		t.Errorf("%+v", e)

@@ -72,13 +72,18 @@ func (s *Server) ListSuperseded(ctx context.Context, r *dispatcherv1.ListSuperse
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.records.Superseded(ctx, deliver.SupersededQuery{Host: r.GetHost(), Limit: limit + 1})
+	q := deliver.SupersededQuery{Host: r.GetHost(), Limit: limit + 1}
+	if q.AfterHost, q.AfterItem, err = readSupersededToken(r.GetPageToken()); err != nil {
+		return nil, err
+	}
+	found, err := s.records.Superseded(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	out := &dispatcherv1.ListSupersededResponse{}
 	if len(found) > limit {
-		found, out.More = found[:limit], true
+		found = found[:limit]
+		out.NextPageToken = supersededToken(found[limit-1].Host, found[limit-1].WorkItem)
 	}
 	for _, o := range found {
 		out.Superseded = append(out.Superseded, &dispatcherv1.Superseded{WorkItem: o.WorkItem, Host: o.Host, Target: o.Target,

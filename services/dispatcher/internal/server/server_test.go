@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -66,7 +67,16 @@ func (r *records) Pauses(_ context.Context, q deliver.PauseQuery) (out []deliver
 }
 
 func (r *records) Superseded(_ context.Context, q deliver.SupersededQuery) ([]deliver.Superseded, error) {
-	return r.superseded[:min(q.Limit, len(r.superseded))], nil
+	for i, o := range r.superseded {
+		if q.AfterItem == "" || o.Host == q.AfterHost && o.WorkItem == q.AfterItem {
+			rest := r.superseded[i:]
+			if q.AfterItem != "" {
+				rest = rest[1:]
+			}
+			return rest[:min(q.Limit, len(rest))], nil
+		}
+	}
+	return nil, nil
 }
 
 func (r *records) Endings(_ context.Context, q deliver.EndingQuery) (out []deliver.Ending, err error) {
@@ -141,6 +151,37 @@ func TestListDeliveries_GoesPageByPage(t *testing.T) {
 	}
 	if seen != "01234" {
 		t.Errorf("the pages hold %s", seen)
+	}
+}
+
+func TestListSuperseded_GoesPageByPage(t *testing.T) {
+	r := &records{}
+	var want []string
+	for i := range 5 {
+		o := deliver.Superseded{Host: "host-" + fmt.Sprint(i/2), WorkItem: fmt.Sprintf("github:o/r#%d", i)}
+		r.superseded, want = append(r.superseded, o), append(want, o.WorkItem)
+	}
+	s, token := New(Config{Records: r}), ""
+	var seen []string
+	for {
+		page, err := s.ListSuperseded(t.Context(), &dispatcherv1.ListSupersededRequest{PageSize: 2, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range page.GetSuperseded() {
+			seen = append(seen, o.GetWorkItem())
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	if !slices.Equal(seen, want) {
+		t.Errorf("the pages hold %v", seen)
+	}
+	for _, bad := range []string{"!", sessionToken("github:o/r#1"), encode(leftPrefix + "a"), encode(leftPrefix + "|github:o/r#1")} {
+		if _, err := s.ListSuperseded(t.Context(), &dispatcherv1.ListSupersededRequest{PageToken: bad}); !errors.Is(err, fault.Invalid) {
+			t.Errorf("%q: %v", bad, err)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ const (
 	sessionPrefix  = "s1|"
 	pausePrefix    = "p1|"
 	parkPrefix     = "k1|"
+	leftPrefix     = "l1|"
 	maxToken       = 1024
 )
 
@@ -80,6 +81,26 @@ func readItemToken(token, prefix string) (item string, err error) {
 		return "", badToken()
 	}
 	return ref.String(), nil
+}
+
+// supersededToken names a session that was left behind; the name of a host has no |.
+func supersededToken(host, item string) string { return encode(leftPrefix + host + "|" + item) }
+
+// readSupersededToken reads a token; an empty one is the first page.
+func readSupersededToken(token string) (host, item string, err error) {
+	if token == "" {
+		return "", "", nil
+	}
+	text, err := decode(token, leftPrefix)
+	if err != nil {
+		return "", "", err
+	}
+	host, item, _ = strings.Cut(text, "|")
+	ref, err := workitem.Parse(item)
+	if err != nil || host == "" {
+		return "", "", badToken()
+	}
+	return host, ref.String(), nil
 }
 
 func pauseToken(item string) string { return encode(pausePrefix + item) }

@@ -80,6 +80,8 @@ select n from held where n > 0 or exists (select 1 from changed)`, pgx.RowTo[int
 func (s *Store) Superseded(ctx context.Context, q deliver.SupersededQuery) ([]deliver.Superseded, error) {
 	f := newFilter(q.Limit)
 	f.and(q.Host != "", "host = @host", "host", q.Host)
+	f.and(q.AfterItem != "", "(host, work_item) > (@after_host, @after_item)", "after_item", q.AfterItem)
+	f.args["after_host"] = q.AfterHost
 	return many(s, ctx, fmt.Sprintf(`select work_item, host, stamp, target, harness, conversation_id, directory, created_at
 		from dispatcher.superseded where %s order by host, work_item limit @limit`, f.where),
 		func(row pgx.CollectableRow) (o deliver.Superseded, err error) {

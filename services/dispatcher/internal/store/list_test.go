@@ -241,6 +241,42 @@ func TestSessions_PageByPage(t *testing.T) {
 	}
 }
 
+func TestSuperseded_PageByPage(t *testing.T) {
+	s, _ := newStore(t)
+	var want []string
+	for i := range 5 {
+		record := session()
+		record.WorkItem, record.Target, record.Host = fmt.Sprintf("github:o/r#%d", i), fmt.Sprintf("loop-o-r-%d", i), fmt.Sprintf("host-%d", 1-i%2)
+		l, _, err := s.TakeLease(t.Context(), record.WorkItem, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []deliver.Change{{Session: &record}, {Left: true}} {
+			if err := s.Save(t.Context(), l, record.WorkItem, c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want = append(want, record.Host+" "+record.WorkItem)
+	}
+	slices.Sort(want)
+	var got []string
+	for q := (deliver.SupersededQuery{Limit: 2}); ; {
+		page, err := s.Superseded(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range page {
+			got, q.AfterHost, q.AfterItem = append(got, o.Host+" "+o.WorkItem), o.Host, o.WorkItem
+		}
+		if len(page) < q.Limit {
+			break
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // TestIndexes_ServeEveryList holds that no list reads a whole table once the tables have grown.
 func TestIndexes_ServeEveryList(t *testing.T) {
 	_, pool := newStore(t)

@@ -4919,7 +4919,9 @@ type ListSupersededRequest struct {
 	// Only those on this host; empty for all.
 	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
 	// At most this many, 1 to 500. Zero means 50.
-	PageSize      int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Where the last page ended; empty for the first page.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4968,13 +4970,20 @@ func (x *ListSupersededRequest) GetPageSize() int32 {
 	return 0
 }
 
+func (x *ListSupersededRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 // ListSupersededResponse holds them.
 type ListSupersededResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The sessions, by host and work item.
 	Superseded []*Superseded `protobuf:"bytes,1,rep,name=superseded,proto3" json:"superseded,omitempty"`
-	// True when there are more than were asked for.
-	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// Asks for the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5016,11 +5025,11 @@ func (x *ListSupersededResponse) GetSuperseded() []*Superseded {
 	return nil
 }
 
-func (x *ListSupersededResponse) GetMore() bool {
+func (x *ListSupersededResponse) GetNextPageToken() string {
 	if x != nil {
-		return x.More
+		return x.NextPageToken
 	}
-	return false
+	return ""
 }
 
 var File_muxpost_dispatcher_v1_dispatcher_proto protoreflect.FileDescriptor
@@ -5349,15 +5358,17 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\aharness\x18\x06 \x01(\tR\aharness\x12\x1c\n" +
 	"\tdirectory\x18\a \x01(\tR\tdirectory\x12;\n" +
 	"\vcreate_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"createTime\"H\n" +
+	"createTime\"g\n" +
 	"\x15ListSupersededRequest\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\"o\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x83\x01\n" +
 	"\x16ListSupersededResponse\x12A\n" +
 	"\n" +
 	"superseded\x18\x01 \x03(\v2!.muxpost.dispatcher.v1.SupersededR\n" +
-	"superseded\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more*n\n" +
+	"superseded\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*n\n" +
 	"\tEventKind\x12\x1a\n" +
 	"\x16EVENT_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11EVENT_KIND_OPENED\x10\x01\x12\x16\n" +
