@@ -34,30 +34,29 @@ const (
 	SessionRegistered EventType = "session.registered"
 	// SessionStopped: an operator had an agent ended.
 	SessionStopped EventType = "session.stopped"
-	// SessionSuperseded: a work item was moved away from the host of its session, which is left there. Fields who, conversation_id, incarnation.
+	// SessionSuperseded: a work item was moved away from the host of its session, which is left there.
 	SessionSuperseded EventType = "session.superseded"
-	// HostAdded: an operator named a host and its address. Fields who, reason.
+	// HostAdded: an operator named a host and its address.
 	HostAdded EventType = "host.added"
-	// HostDraining: an operator lets nothing more start on a host. Fields who, reason.
+	// HostDraining: an operator lets nothing more start on a host.
 	HostDraining EventType = "host.draining"
-	// HostUndrained: an operator ended that. Fields who, reason.
+	// HostUndrained: an operator ended that.
 	HostUndrained EventType = "host.undrained"
-	// HostAccepted: an operator gave the name of a host to the next tmuxd that answers under it. Fields who, reason.
+	// HostAccepted: an operator gave the name of a host to the next tmuxd that answers under it.
 	HostAccepted EventType = "host.accepted"
-	// HostForgotten: an operator had a host forgotten. Fields who, reason.
+	// HostForgotten: an operator had a host forgotten.
 	HostForgotten EventType = "host.forgotten"
-	// SessionClosed: an operator closed a work item's session. Fields who, reason, incarnation, conversation_id.
+	// SessionClosed: an operator closed a work item's session.
 	SessionClosed EventType = "session.closed"
-	// SessionEndOrdered: an operator ordered an agent's end, which waits for its host. Fields order (stop or close), who, reason, incarnation,
-	// detail.
+	// SessionEndOrdered: an operator ordered an agent's end, which waits for its host.
 	SessionEndOrdered EventType = "session.end_ordered"
-	// SessionEndCancelled: an operator took such an order back. Fields order, who, incarnation.
+	// SessionEndCancelled: an operator took such an order back.
 	SessionEndCancelled EventType = "session.end_cancelled"
-	// SessionEndLapsed: such an order came to nothing, because what it names does not live there any more. Fields order, incarnation, detail.
+	// SessionEndLapsed: such an order came to nothing, because what it names does not live there any more.
 	SessionEndLapsed EventType = "session.end_lapsed"
-	// SessionParked: a session died too often to be started again by itself. Fields deaths, within, detail (of the last death).
+	// SessionParked: a session died too often to be started again by itself.
 	SessionParked EventType = "session.parked"
-	// SessionUnparked: a parked session may be started again. Fields reason (command, version, time or configuration), who.
+	// SessionUnparked: a parked session may be started again.
 	SessionUnparked EventType = "session.unparked"
 )
 
@@ -113,8 +112,14 @@ func EventFields() map[EventType][]string {
 		SessionRespawned:      {"kind", "resumed", "conversation_id", "incarnation"},
 		SessionRespawnAverted: {"kind"},
 		SessionResumeFailed:   {"kind", "reason", "conversation_id"},
-		SessionRegistered:     {"kind", "reason", "incarnation"},
+		SessionRegistered:     {"kind", "reason", "incarnation", "who"},
 		SessionStopped:        {"reason", "who", "incarnation"},
+		SessionClosed:         {"reason", "who", "incarnation", "conversation_id"},
+		SessionEndOrdered:     {"order", "reason", "detail", "who", "incarnation"},
+		SessionEndCancelled:   {"order", "detail", "who", "incarnation"},
+		SessionEndLapsed:      {"order", "detail", "who", "incarnation"},
+		SessionParked:         {"kind", "deaths", "within", "detail"},
+		SessionUnparked:       {"kind", "reason", "who"},
 		SessionSuperseded:     {"who", "conversation_id", "incarnation"},
 		HostAdded:             {"reason", "who"},
 		HostDraining:          {"reason", "who"},

@@ -248,6 +248,8 @@ func (e *end) event(ctx context.Context, t dispatch.EventType) Event {
 		f[fieldReason] = e.order.Reason
 	case dispatch.SessionClosed:
 		f[fieldReason], f[fieldConversationID] = e.order.Reason, conversation
+	case dispatch.SessionRegistered:
+		f[fieldReason], f[fieldKind] = e.order.Reason, ""
 	case dispatch.SessionEndOrdered:
 		f[fieldOrder], f[fieldReason], f[fieldDetail] = e.order.Verb(), e.order.Reason, e.order.Detail
 	default:

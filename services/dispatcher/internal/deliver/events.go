@@ -61,11 +61,11 @@ func (r *run) fields(t dispatch.EventType, d dispatch.Decision, detail, remedy s
 	case dispatch.SessionResumeFailed:
 		f[fieldReason], f[fieldConversationID] = string(d.Reason), r.conversation()
 	case dispatch.SessionRegistered:
-		f[fieldReason], f[fieldIncarnation] = string(d.Reason), r.session.Incarnation.Stamp
+		f[fieldReason], f[fieldIncarnation], f[fieldWho] = string(d.Reason), r.session.Incarnation.Stamp, "" // nobody ordered it
 	case dispatch.SessionParked:
 		f[fieldDeaths], f[fieldWithin], f[fieldDetail] = strconv.Itoa(r.deaths.Count), r.config.Breaker.Within.String(), r.detail
 	case dispatch.SessionUnparked:
-		f[fieldReason] = string(r.lifts())
+		f[fieldReason], f[fieldWho] = string(r.lifts()), ""
 	case dispatch.DispatchQueued, dispatch.SessionRespawnAverted, dispatch.DispatchPaused, dispatch.DispatchUnpaused,
 		dispatch.DispatchReopened, dispatch.SessionStopped, dispatch.SessionClosed, dispatch.SessionEndOrdered, dispatch.SessionEndCancelled,
 		dispatch.SessionEndLapsed:

@@ -89,7 +89,7 @@ func (d *Deliverer) Unpark(ctx context.Context, workItem, who string) (Park, boo
 	if err != nil {
 		return Park{}, false, err
 	}
-	told.Fields[fieldReason] = string(dispatch.LiftCommand)
+	told.Fields[fieldReason], told.Fields[fieldKind] = string(dispatch.LiftCommand), "" // no event caused it
 	p, stood, err := d.config.Store.Unpark(ctx, told.WorkItem, told)
 	if stood {
 		d.operated(ctx, told)

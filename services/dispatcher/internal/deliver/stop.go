@@ -76,6 +76,7 @@ func (e *end) superseded(ctx context.Context, name string) (Ended, error) {
 		}
 		out = Ended{Already: report.Already, Detail: report.Detail}
 	case dispatch.EndDone:
+		e.order.Stamp = e.sight.Incarnation.Stamp
 	}
 	told := e.event(ctx, dispatch.SessionStopped)
 	told.Fields[fieldHost] = name

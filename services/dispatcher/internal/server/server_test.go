@@ -178,7 +178,7 @@ func TestListSuperseded_GoesPageByPage(t *testing.T) {
 	if !slices.Equal(seen, want) {
 		t.Errorf("the pages hold %v", seen)
 	}
-	for _, bad := range []string{"!", sessionToken("github:o/r#1"), encode(leftPrefix + "a"), encode(leftPrefix + "|github:o/r#1")} {
+	for _, bad := range []string{"!", itemToken(sessionPrefix, "github:o/r#1"), encode(leftPrefix + "a"), encode(leftPrefix + "|github:o/r#1")} {
 		if _, err := s.ListSuperseded(t.Context(), &dispatcherv1.ListSupersededRequest{PageToken: bad}); !errors.Is(err, fault.Invalid) {
 			t.Errorf("%q: %v", bad, err)
 		}
