@@ -60,6 +60,8 @@ func transitions() map[string]transition {
 		"session.registered":   {session, "start"},
 		"session.spawn_failed": {session, "fail"},
 		"session.stopped":      {session, "finish"},
+		"session.closed":       {session, "finish"},
+		"session.parked":       {session, "fail"},
 	}
 }
 

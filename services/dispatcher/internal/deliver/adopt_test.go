@@ -60,6 +60,7 @@ func TestAdopt_RecordsOnlyWhatIsProvenOurs(t *testing.T) {
 				t.Fatalf("%+v, %v, %v", stored, already, err)
 			}
 			told := b.store.Events()
+			haveTheirFields(t, told)
 			if row.already != (len(told) == 0) {
 				t.Errorf("%+v", told)
 			}

@@ -60,6 +60,7 @@ func TestClose_EndsTheAgentAndItsRecordAndTheNextEventBeginsANewConversation(t *
 				t.Errorf("%+v", record)
 			}
 			told := b.store.Events()
+			haveTheirFields(t, told)
 			if len(told) != 1 || told[0].Type != dispatch.SessionClosed || told[0].Fields["who"] != "ann" || told[0].Fields["reason"] != "it is done" ||
 				told[0].Fields["conversation_id"] != "c1" {
 				t.Errorf("%+v", told)
@@ -237,6 +238,7 @@ func TestCancelEnding_LeavesTheAgentAlone(t *testing.T) {
 		t.Errorf("%+v, %v, %v", e, stood, err)
 	}
 	told := b.store.Events()
+	haveTheirFields(t, told)
 	if e := told[len(told)-1]; e.Type != dispatch.SessionEndCancelled || e.Fields["who"] != "bob" || e.Fields["order"] != "close" {
 		t.Errorf("%+v", e)
 	}
@@ -318,7 +320,9 @@ func TestEnding_IsOverWhenTheItemIsMovedAway(t *testing.T) {
 			if out := b.evacuate(t); !slices.Equal(out.Moved, []string{item}) || b.ending(t) != nil {
 				t.Fatalf("%+v, %+v", out, b.ending(t))
 			}
-			if told := b.store.Events(); told[len(told)-1].Type != row.told {
+			told := b.store.Events()
+			haveTheirFields(t, told)
+			if told[len(told)-1].Type != row.told {
 				t.Errorf("told %v", typesOf(b))
 			}
 			d := b.ask(t, id).Delivery

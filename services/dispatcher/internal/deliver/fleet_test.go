@@ -75,9 +75,7 @@ func (b bench) endsSuperseded(t *testing.T) {
 	if err != nil || report.Waits || b.host.World().State != session.Dead {
 		t.Errorf("%+v, %v, %v", report, err, b.host.World().State)
 	}
-	for _, e := range b.store.Events() {
-		hasItsFields(t, e)
-	}
+	haveTheirFields(t, b.store.Events())
 	if known, err := b.store.Recorded(t.Context(), item); err != nil || len(known.Left) != 0 || known.Session.Host != "b" {
 		t.Errorf("%+v, %v", known, err)
 	}
@@ -98,7 +96,7 @@ func TestStop_OfWhatWasLeftBehindAndHasEnded(t *testing.T) {
 		}
 		events := b.store.Events()
 		last := events[len(events)-1]
-		hasItsFields(t, last)
+		haveTheirFields(t, events)
 		if last.Type != dispatch.SessionStopped || last.Fields["host"] != "a" || last.Fields["reason"] != "it is over" || last.Fields["incarnation"] == "" {
 			t.Errorf("%+v", last)
 		}
@@ -185,9 +183,7 @@ func TestHostOrders_AreRecordedAndTold(t *testing.T) {
 	if got, want := strings.TrimSpace(b.events()), "host.draining host.undrained host.accepted host.added host.forgotten"; got != want {
 		t.Errorf("%q", got)
 	}
-	for _, e := range b.store.Events() {
-		hasItsFields(t, e)
-	}
+	haveTheirFields(t, b.store.Events())
 	if e := b.store.Events()[0]; e.Fields["host"] != "a" || e.Fields["who"] != "ann" || e.Fields["reason"] != "new disks" {
 		t.Errorf("%+v", e)
 	}

@@ -145,9 +145,7 @@ func TestPause_TellsOfItselfOnce(t *testing.T) {
 	if len(events) != 2 || events[0].Type != dispatch.DispatchPaused || events[1].Type != dispatch.DispatchUnpaused {
 		t.Fatalf("%+v", events)
 	}
-	for _, e := range events {
-		hasItsFields(t, e)
-	}
+	haveTheirFields(t, events)
 	if f := events[0].Fields; f["who"] != "ann" || f["reason"] != "an upgrade" || f["target"] != target || f["work_item"] != item {
 		t.Errorf("%v", f)
 	}
@@ -272,8 +270,8 @@ func TestReopen_IsDecidedAgain(t *testing.T) {
 		t.Errorf("of one that is not known: %v", err)
 	}
 	var told []deliver.Event
+	haveTheirFields(t, b.store.Events())
 	for _, e := range b.store.Events() {
-		hasItsFields(t, e)
 		if e.Type == dispatch.DispatchReopened {
 			told = append(told, e)
 		}

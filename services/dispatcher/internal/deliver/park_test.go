@@ -73,6 +73,7 @@ func TestPark_AnAgentThatDiesAgainAndAgainIsNotStartedAgainUntilAPersonSaysSo(t 
 			}
 		}
 		told := b.store.Events()
+		haveTheirFields(t, told)
 		if e := told[len(told)-1]; e.Type != dispatch.SessionUnparked || e.Fields["who"] != "ann" || e.Fields["reason"] != "command" || e.WorkItem != item {
 			t.Errorf("%+v", e)
 		}
@@ -191,6 +192,7 @@ func TestPark_TimeEndsItWhereTheConfigurationSaysSo(t *testing.T) {
 		if d := b.ask(t, last.Delivery.ID).Delivery; d.Outcome != dispatch.Delivered {
 			t.Errorf("%+v", d)
 		}
+		haveTheirFields(t, b.store.Events())
 		for _, e := range b.store.Events() {
 			if e.Type == dispatch.SessionUnparked && e.Fields["reason"] != "time" {
 				t.Errorf("%+v", e)

@@ -45,8 +45,8 @@ func TestStop_EndsOurOwnLivingAgentAndNothingElse(t *testing.T) {
 			if len(events) != row.stopped {
 				t.Fatalf("%d events", len(events))
 			}
+			haveTheirFields(t, events)
 			for _, e := range events {
-				hasItsFields(t, e)
 				if f := e.Fields; e.Type != dispatch.SessionStopped || f["who"] != "ann" || f["reason"] != "it is stuck" || f["incarnation"] == "" || f["host"] == "" {
 					t.Errorf("%+v", e)
 				}

@@ -141,13 +141,15 @@ func (r row) check(t *testing.T) {
 	r.checkWords(t, b, d)
 }
 
-// hasItsFields holds an event to the list of its type's fields.
-func hasItsFields(t *testing.T, e deliver.Event) {
+// haveTheirFields holds events to the lists of their types' fields.
+func haveTheirFields(t *testing.T, events []deliver.Event) {
 	t.Helper()
-	want := append(dispatch.CommonFields(), dispatch.EventFields()[e.Type]...)
-	slices.Sort(want)
-	if got := slices.Sorted(maps.Keys(e.Fields)); !slices.Equal(got, want) {
-		t.Errorf("%s has the fields %v, and those listed are %v", e.Type, got, want)
+	for _, e := range events {
+		want := append(dispatch.CommonFields(), dispatch.EventFields()[e.Type]...)
+		slices.Sort(want)
+		if got := slices.Sorted(maps.Keys(e.Fields)); !slices.Equal(got, want) {
+			t.Errorf("%s has the fields %v, and those listed are %v", e.Type, got, want)
+		}
 	}
 }
 
@@ -169,8 +171,8 @@ func (r row) checkWords(t *testing.T, b bench, d deliver.Delivery) {
 	if strings.Contains(d.Detail+d.Remedy+strings.Join(d.Steps, " "), secret) {
 		t.Errorf("the record repeats the text: %+v", d)
 	}
+	haveTheirFields(t, b.store.Events())
 	for _, e := range b.store.Events() {
-		hasItsFields(t, e)
 		for name, value := range e.Fields {
 			if strings.Contains(value, secret) {
 				t.Errorf("%s.%s repeats the text", e.Type, name)
