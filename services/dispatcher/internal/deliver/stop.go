@@ -62,6 +62,7 @@ func (e *end) superseded(ctx context.Context, name string) (Ended, error) {
 	}
 	e.order.Host = name
 	e.look(ctx)
+	e.order.Stamp = e.sight.Incarnation.Stamp
 	out := Ended{Already: true, Detail: e.sight.Detail}
 	switch dispatch.EndOf(e.sight.Probe, true) {
 	case dispatch.EndRefuse, dispatch.EndLapse:
@@ -69,7 +70,6 @@ func (e *end) superseded(ctx context.Context, name string) (Ended, error) {
 	case dispatch.EndWait:
 		return Ended{}, fault.New(fault.Unavailable, fault.ReasonTmuxNoAnswer, "it is not known what lives there: "+e.sight.Detail)
 	case dispatch.EndTerminate:
-		e.order.Stamp = e.sight.Incarnation.Stamp
 		report, err := e.kill(ctx)
 		if err != nil {
 			return Ended{}, err
