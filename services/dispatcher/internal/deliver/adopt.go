@@ -37,7 +37,7 @@ func (d *Deliverer) Adopt(ctx context.Context, workItem, who string) (record Ses
 	case dispatch.AdoptAlready:
 		return *a.session, true, nil
 	case dispatch.AdoptForeign:
-		return Session{}, false, fault.New(fault.Conflict, fault.ReasonSessionNotFound, "what lives there is not ours: "+a.sight.Detail)
+		return Session{}, false, fault.New(fault.Conflict, "", "what lives there is not ours: "+a.sight.Detail)
 	case dispatch.AdoptDetached:
 		return Session{}, false, fault.New(fault.Conflict, "", "its agent's process lives without its session: "+a.sight.Detail).
 			WithRemedy("end that process on the host, or wait until it ends; the next event brings the conversation back")
@@ -124,14 +124,14 @@ func (d *Deliverer) Orphans(ctx context.Context) (out []Orphan, silent []string,
 	found, answered, silent := d.config.Hosts.Listed(ctx)
 	recorded := map[string]Session{}
 	for after := ""; ; {
-		page, err := d.config.Store.Sessions(ctx, SessionQuery{After: after, Limit: endingsAtOnce})
+		page, err := d.config.Store.Sessions(ctx, SessionQuery{After: after, Limit: readAtOnce})
 		if err != nil {
 			return nil, nil, err
 		}
 		for _, s := range page {
 			recorded[s.WorkItem], after = s, s.WorkItem
 		}
-		if len(page) < endingsAtOnce {
+		if len(page) < readAtOnce {
 			break
 		}
 	}

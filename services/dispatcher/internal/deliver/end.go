@@ -15,8 +15,8 @@ import (
 	"muxpost.dev/muxpost/internal/obs"
 )
 
-// endingsAtOnce is how many endings are read at once.
-const endingsAtOnce = 100
+// readAtOnce is how many rows are read at once where all are wanted.
+const readAtOnce = 100
 
 // Ended is what came of an order to end an agent.
 type Ended struct {
@@ -287,7 +287,7 @@ func (d *Deliverer) CancelEnding(ctx context.Context, workItem, who string) (End
 // item whose order does not stand any more. What fails stands, and is tried again with the next call; the error is the store's.
 func (d *Deliverer) CarryOut(ctx context.Context, workItem string, over func(workItem string)) error {
 	for after := ""; ; {
-		found, err := d.config.Store.Endings(ctx, EndingQuery{WorkItem: workItem, After: after, Limit: endingsAtOnce})
+		found, err := d.config.Store.Endings(ctx, EndingQuery{WorkItem: workItem, After: after, Limit: readAtOnce})
 		if err != nil {
 			return err
 		}
@@ -301,7 +301,7 @@ func (d *Deliverer) CarryOut(ctx context.Context, workItem string, over func(wor
 				over(ending.WorkItem)
 			}
 		}
-		if len(found) < endingsAtOnce {
+		if len(found) < readAtOnce {
 			return nil
 		}
 	}
