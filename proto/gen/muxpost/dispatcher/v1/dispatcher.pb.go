@@ -354,12 +354,16 @@ const (
 	SessionActivity_SESSION_ACTIVITY_IDLE SessionActivity = 2
 	// A turn runs.
 	SessionActivity_SESSION_ACTIVITY_WORKING SessionActivity = 3
-	// A dialog waits for a person's answer.
+	// A dialog waits for a person to allow or refuse something that the agent wants to do.
 	SessionActivity_SESSION_ACTIVITY_AWAITING_APPROVAL SessionActivity = 4
 	// A person has text in its composer that is not sent.
 	SessionActivity_SESSION_ACTIVITY_DRAFT SessionActivity = 5
 	// It lives, and what it shows is not understood.
 	SessionActivity_SESSION_ACTIVITY_UNCLEAR SessionActivity = 6
+	// In the middle of a turn it asks a person something that is not an approval.
+	SessionActivity_SESSION_ACTIVITY_AWAITING_INPUT SessionActivity = 7
+	// It cannot go on without a person, and that is no approval: a question of trust, a login.
+	SessionActivity_SESSION_ACTIVITY_NEEDS_HUMAN SessionActivity = 8
 )
 
 // Enum value maps for SessionActivity.
@@ -372,6 +376,8 @@ var (
 		4: "SESSION_ACTIVITY_AWAITING_APPROVAL",
 		5: "SESSION_ACTIVITY_DRAFT",
 		6: "SESSION_ACTIVITY_UNCLEAR",
+		7: "SESSION_ACTIVITY_AWAITING_INPUT",
+		8: "SESSION_ACTIVITY_NEEDS_HUMAN",
 	}
 	SessionActivity_value = map[string]int32{
 		"SESSION_ACTIVITY_UNSPECIFIED":       0,
@@ -381,6 +387,8 @@ var (
 		"SESSION_ACTIVITY_AWAITING_APPROVAL": 4,
 		"SESSION_ACTIVITY_DRAFT":             5,
 		"SESSION_ACTIVITY_UNCLEAR":           6,
+		"SESSION_ACTIVITY_AWAITING_INPUT":    7,
+		"SESSION_ACTIVITY_NEEDS_HUMAN":       8,
 	}
 )
 
@@ -1126,14 +1134,18 @@ type Session struct {
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// Flags beside the state; empty for none.
 	Flags []SessionFlag `protobuf:"varint,14,rep,packed,name=flags,proto3,enum=muxpost.dispatcher.v1.SessionFlag" json:"flags,omitempty"`
-	// What its agent does now; unspecified with skip_probe.
+	// What its agent does, as its host says now, or told last (see activity_as_of).
 	Activity SessionActivity `protobuf:"varint,15,opt,name=activity,proto3,enum=muxpost.dispatcher.v1.SessionActivity" json:"activity,omitempty"`
 	// One line for a person on that, in the agent's words.
 	ActivityDetail string `protobuf:"bytes,16,opt,name=activity_detail,json=activityDetail,proto3" json:"activity_detail,omitempty"`
 	// True when a person closed it: it is no session any more, and is kept for its lineage.
 	Closed bool `protobuf:"varint,17,opt,name=closed,proto3" json:"closed,omitempty"`
 	// The order to end it that waits for its host; unset for none.
-	Ending        *Ending `protobuf:"bytes,18,opt,name=ending,proto3" json:"ending,omitempty"`
+	Ending *Ending `protobuf:"bytes,18,opt,name=ending,proto3" json:"ending,omitempty"`
+	// Since when it does that, by its host's clock. Unset when that is not known.
+	ActivitySince *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=activity_since,json=activitySince,proto3" json:"activity_since,omitempty"`
+	// Until when that is known to have held: its host is away since then, or its screen was looked at then. Unset when it holds now.
+	ActivityAsOf  *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=activity_as_of,json=activityAsOf,proto3" json:"activity_as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1290,6 +1302,20 @@ func (x *Session) GetClosed() bool {
 func (x *Session) GetEnding() *Ending {
 	if x != nil {
 		return x.Ending
+	}
+	return nil
+}
+
+func (x *Session) GetActivitySince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ActivitySince
+	}
+	return nil
+}
+
+func (x *Session) GetActivityAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ActivityAsOf
 	}
 	return nil
 }
@@ -5088,7 +5114,7 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\n" +
 	"deliveries\x18\x01 \x03(\v2\x1f.muxpost.dispatcher.v1.DeliveryR\n" +
 	"deliveries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe9\x05\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xee\x06\n" +
 	"\aSession\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x12\n" +
@@ -5111,7 +5137,9 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\bactivity\x18\x0f \x01(\x0e2&.muxpost.dispatcher.v1.SessionActivityR\bactivity\x12'\n" +
 	"\x0factivity_detail\x18\x10 \x01(\tR\x0eactivityDetail\x12\x16\n" +
 	"\x06closed\x18\x11 \x01(\bR\x06closed\x125\n" +
-	"\x06ending\x18\x12 \x01(\v2\x1d.muxpost.dispatcher.v1.EndingR\x06ending\"\x9c\x02\n" +
+	"\x06ending\x18\x12 \x01(\v2\x1d.muxpost.dispatcher.v1.EndingR\x06ending\x12A\n" +
+	"\x0eactivity_since\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\ractivitySince\x12@\n" +
+	"\x0eactivity_as_of\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\factivityAsOf\"\x9c\x02\n" +
 	"\x06Ending\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x125\n" +
 	"\x04verb\x18\x02 \x01(\x0e2!.muxpost.dispatcher.v1.EndingVerbR\x04verb\x12+\n" +
@@ -5402,7 +5430,7 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\x18SESSION_FLAG_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SESSION_FLAG_GUESTS\x10\x01\x12\x18\n" +
 	"\x14SESSION_FLAG_FOREIGN\x10\x02\x12\x19\n" +
-	"\x15SESSION_FLAG_DETACHED\x10\x03*\xed\x01\n" +
+	"\x15SESSION_FLAG_DETACHED\x10\x03*\xb4\x02\n" +
 	"\x0fSessionActivity\x12 \n" +
 	"\x1cSESSION_ACTIVITY_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19SESSION_ACTIVITY_STARTING\x10\x01\x12\x19\n" +
@@ -5410,7 +5438,9 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\x18SESSION_ACTIVITY_WORKING\x10\x03\x12&\n" +
 	"\"SESSION_ACTIVITY_AWAITING_APPROVAL\x10\x04\x12\x1a\n" +
 	"\x16SESSION_ACTIVITY_DRAFT\x10\x05\x12\x1c\n" +
-	"\x18SESSION_ACTIVITY_UNCLEAR\x10\x06*V\n" +
+	"\x18SESSION_ACTIVITY_UNCLEAR\x10\x06\x12#\n" +
+	"\x1fSESSION_ACTIVITY_AWAITING_INPUT\x10\a\x12 \n" +
+	"\x1cSESSION_ACTIVITY_NEEDS_HUMAN\x10\b*V\n" +
 	"\n" +
 	"EndingVerb\x12\x1b\n" +
 	"\x17ENDING_VERB_UNSPECIFIED\x10\x00\x12\x14\n" +
@@ -5568,99 +5598,101 @@ var file_muxpost_dispatcher_v1_dispatcher_proto_depIdxs = []int32{
 	4,  // 15: muxpost.dispatcher.v1.Session.flags:type_name -> muxpost.dispatcher.v1.SessionFlag
 	5,  // 16: muxpost.dispatcher.v1.Session.activity:type_name -> muxpost.dispatcher.v1.SessionActivity
 	16, // 17: muxpost.dispatcher.v1.Session.ending:type_name -> muxpost.dispatcher.v1.Ending
-	6,  // 18: muxpost.dispatcher.v1.Ending.verb:type_name -> muxpost.dispatcher.v1.EndingVerb
-	77, // 19: muxpost.dispatcher.v1.Ending.create_time:type_name -> google.protobuf.Timestamp
-	15, // 20: muxpost.dispatcher.v1.ListSessionsResponse.sessions:type_name -> muxpost.dispatcher.v1.Session
-	77, // 21: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
-	74, // 22: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
-	19, // 23: muxpost.dispatcher.v1.ListEventsResponse.events:type_name -> muxpost.dispatcher.v1.Event
-	19, // 24: muxpost.dispatcher.v1.WatchEventsResponse.event:type_name -> muxpost.dispatcher.v1.Event
-	24, // 25: muxpost.dispatcher.v1.WatchEventsResponse.caught_up:type_name -> muxpost.dispatcher.v1.EventsCaughtUp
-	25, // 26: muxpost.dispatcher.v1.WatchEventsResponse.missed:type_name -> muxpost.dispatcher.v1.EventsMissed
-	77, // 27: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
-	26, // 28: muxpost.dispatcher.v1.PauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
-	26, // 29: muxpost.dispatcher.v1.UnpauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
-	26, // 30: muxpost.dispatcher.v1.ListPausesResponse.pauses:type_name -> muxpost.dispatcher.v1.Pause
-	76, // 31: muxpost.dispatcher.v1.Park.within:type_name -> google.protobuf.Duration
-	77, // 32: muxpost.dispatcher.v1.Park.create_time:type_name -> google.protobuf.Timestamp
-	33, // 33: muxpost.dispatcher.v1.UnparkResponse.park:type_name -> muxpost.dispatcher.v1.Park
-	33, // 34: muxpost.dispatcher.v1.ListParksResponse.parks:type_name -> muxpost.dispatcher.v1.Park
-	10, // 35: muxpost.dispatcher.v1.ReopenResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	44, // 36: muxpost.dispatcher.v1.InfoResponse.builds:type_name -> muxpost.dispatcher.v1.Build
-	76, // 37: muxpost.dispatcher.v1.StopSessionRequest.grace:type_name -> google.protobuf.Duration
-	76, // 38: muxpost.dispatcher.v1.CloseSessionRequest.grace:type_name -> google.protobuf.Duration
-	15, // 39: muxpost.dispatcher.v1.AdoptSessionResponse.session:type_name -> muxpost.dispatcher.v1.Session
-	7,  // 40: muxpost.dispatcher.v1.Orphan.kind:type_name -> muxpost.dispatcher.v1.OrphanKind
-	3,  // 41: muxpost.dispatcher.v1.Orphan.state:type_name -> muxpost.dispatcher.v1.SessionState
-	4,  // 42: muxpost.dispatcher.v1.Orphan.flags:type_name -> muxpost.dispatcher.v1.SessionFlag
-	51, // 43: muxpost.dispatcher.v1.ListOrphansResponse.orphans:type_name -> muxpost.dispatcher.v1.Orphan
-	16, // 44: muxpost.dispatcher.v1.CancelEndingResponse.ending:type_name -> muxpost.dispatcher.v1.Ending
-	77, // 45: muxpost.dispatcher.v1.Host.since:type_name -> google.protobuf.Timestamp
-	77, // 46: muxpost.dispatcher.v1.Host.kept_away_until:type_name -> google.protobuf.Timestamp
-	75, // 47: muxpost.dispatcher.v1.Host.labels:type_name -> muxpost.dispatcher.v1.Host.LabelsEntry
-	44, // 48: muxpost.dispatcher.v1.Host.build:type_name -> muxpost.dispatcher.v1.Build
-	56, // 49: muxpost.dispatcher.v1.ListHostsResponse.hosts:type_name -> muxpost.dispatcher.v1.Host
-	77, // 50: muxpost.dispatcher.v1.Superseded.create_time:type_name -> google.protobuf.Timestamp
-	71, // 51: muxpost.dispatcher.v1.ListSupersededResponse.superseded:type_name -> muxpost.dispatcher.v1.Superseded
-	8,  // 52: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
-	11, // 53: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
-	13, // 54: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
-	17, // 55: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
-	20, // 56: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
-	22, // 57: muxpost.dispatcher.v1.DispatcherService.WatchEvents:input_type -> muxpost.dispatcher.v1.WatchEventsRequest
-	27, // 58: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
-	29, // 59: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
-	31, // 60: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
-	34, // 61: muxpost.dispatcher.v1.DispatcherService.Unpark:input_type -> muxpost.dispatcher.v1.UnparkRequest
-	36, // 62: muxpost.dispatcher.v1.DispatcherService.ListParks:input_type -> muxpost.dispatcher.v1.ListParksRequest
-	38, // 63: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
-	45, // 64: muxpost.dispatcher.v1.DispatcherService.StopSession:input_type -> muxpost.dispatcher.v1.StopSessionRequest
-	47, // 65: muxpost.dispatcher.v1.DispatcherService.CloseSession:input_type -> muxpost.dispatcher.v1.CloseSessionRequest
-	49, // 66: muxpost.dispatcher.v1.DispatcherService.AdoptSession:input_type -> muxpost.dispatcher.v1.AdoptSessionRequest
-	52, // 67: muxpost.dispatcher.v1.DispatcherService.ListOrphans:input_type -> muxpost.dispatcher.v1.ListOrphansRequest
-	54, // 68: muxpost.dispatcher.v1.DispatcherService.CancelEnding:input_type -> muxpost.dispatcher.v1.CancelEndingRequest
-	40, // 69: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
-	57, // 70: muxpost.dispatcher.v1.DispatcherService.ListHosts:input_type -> muxpost.dispatcher.v1.ListHostsRequest
-	59, // 71: muxpost.dispatcher.v1.DispatcherService.AddHost:input_type -> muxpost.dispatcher.v1.AddHostRequest
-	61, // 72: muxpost.dispatcher.v1.DispatcherService.DrainHost:input_type -> muxpost.dispatcher.v1.DrainHostRequest
-	63, // 73: muxpost.dispatcher.v1.DispatcherService.UndrainHost:input_type -> muxpost.dispatcher.v1.UndrainHostRequest
-	65, // 74: muxpost.dispatcher.v1.DispatcherService.AcceptHost:input_type -> muxpost.dispatcher.v1.AcceptHostRequest
-	67, // 75: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:input_type -> muxpost.dispatcher.v1.EvacuateHostRequest
-	69, // 76: muxpost.dispatcher.v1.DispatcherService.ForgetHost:input_type -> muxpost.dispatcher.v1.ForgetHostRequest
-	72, // 77: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:input_type -> muxpost.dispatcher.v1.ListSupersededRequest
-	42, // 78: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
-	9,  // 79: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
-	12, // 80: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
-	14, // 81: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
-	18, // 82: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
-	21, // 83: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
-	23, // 84: muxpost.dispatcher.v1.DispatcherService.WatchEvents:output_type -> muxpost.dispatcher.v1.WatchEventsResponse
-	28, // 85: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
-	30, // 86: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
-	32, // 87: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
-	35, // 88: muxpost.dispatcher.v1.DispatcherService.Unpark:output_type -> muxpost.dispatcher.v1.UnparkResponse
-	37, // 89: muxpost.dispatcher.v1.DispatcherService.ListParks:output_type -> muxpost.dispatcher.v1.ListParksResponse
-	39, // 90: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
-	46, // 91: muxpost.dispatcher.v1.DispatcherService.StopSession:output_type -> muxpost.dispatcher.v1.StopSessionResponse
-	48, // 92: muxpost.dispatcher.v1.DispatcherService.CloseSession:output_type -> muxpost.dispatcher.v1.CloseSessionResponse
-	50, // 93: muxpost.dispatcher.v1.DispatcherService.AdoptSession:output_type -> muxpost.dispatcher.v1.AdoptSessionResponse
-	53, // 94: muxpost.dispatcher.v1.DispatcherService.ListOrphans:output_type -> muxpost.dispatcher.v1.ListOrphansResponse
-	55, // 95: muxpost.dispatcher.v1.DispatcherService.CancelEnding:output_type -> muxpost.dispatcher.v1.CancelEndingResponse
-	41, // 96: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
-	58, // 97: muxpost.dispatcher.v1.DispatcherService.ListHosts:output_type -> muxpost.dispatcher.v1.ListHostsResponse
-	60, // 98: muxpost.dispatcher.v1.DispatcherService.AddHost:output_type -> muxpost.dispatcher.v1.AddHostResponse
-	62, // 99: muxpost.dispatcher.v1.DispatcherService.DrainHost:output_type -> muxpost.dispatcher.v1.DrainHostResponse
-	64, // 100: muxpost.dispatcher.v1.DispatcherService.UndrainHost:output_type -> muxpost.dispatcher.v1.UndrainHostResponse
-	66, // 101: muxpost.dispatcher.v1.DispatcherService.AcceptHost:output_type -> muxpost.dispatcher.v1.AcceptHostResponse
-	68, // 102: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:output_type -> muxpost.dispatcher.v1.EvacuateHostResponse
-	70, // 103: muxpost.dispatcher.v1.DispatcherService.ForgetHost:output_type -> muxpost.dispatcher.v1.ForgetHostResponse
-	73, // 104: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:output_type -> muxpost.dispatcher.v1.ListSupersededResponse
-	43, // 105: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
-	79, // [79:106] is the sub-list for method output_type
-	52, // [52:79] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	77, // 18: muxpost.dispatcher.v1.Session.activity_since:type_name -> google.protobuf.Timestamp
+	77, // 19: muxpost.dispatcher.v1.Session.activity_as_of:type_name -> google.protobuf.Timestamp
+	6,  // 20: muxpost.dispatcher.v1.Ending.verb:type_name -> muxpost.dispatcher.v1.EndingVerb
+	77, // 21: muxpost.dispatcher.v1.Ending.create_time:type_name -> google.protobuf.Timestamp
+	15, // 22: muxpost.dispatcher.v1.ListSessionsResponse.sessions:type_name -> muxpost.dispatcher.v1.Session
+	77, // 23: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
+	74, // 24: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
+	19, // 25: muxpost.dispatcher.v1.ListEventsResponse.events:type_name -> muxpost.dispatcher.v1.Event
+	19, // 26: muxpost.dispatcher.v1.WatchEventsResponse.event:type_name -> muxpost.dispatcher.v1.Event
+	24, // 27: muxpost.dispatcher.v1.WatchEventsResponse.caught_up:type_name -> muxpost.dispatcher.v1.EventsCaughtUp
+	25, // 28: muxpost.dispatcher.v1.WatchEventsResponse.missed:type_name -> muxpost.dispatcher.v1.EventsMissed
+	77, // 29: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
+	26, // 30: muxpost.dispatcher.v1.PauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
+	26, // 31: muxpost.dispatcher.v1.UnpauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
+	26, // 32: muxpost.dispatcher.v1.ListPausesResponse.pauses:type_name -> muxpost.dispatcher.v1.Pause
+	76, // 33: muxpost.dispatcher.v1.Park.within:type_name -> google.protobuf.Duration
+	77, // 34: muxpost.dispatcher.v1.Park.create_time:type_name -> google.protobuf.Timestamp
+	33, // 35: muxpost.dispatcher.v1.UnparkResponse.park:type_name -> muxpost.dispatcher.v1.Park
+	33, // 36: muxpost.dispatcher.v1.ListParksResponse.parks:type_name -> muxpost.dispatcher.v1.Park
+	10, // 37: muxpost.dispatcher.v1.ReopenResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
+	44, // 38: muxpost.dispatcher.v1.InfoResponse.builds:type_name -> muxpost.dispatcher.v1.Build
+	76, // 39: muxpost.dispatcher.v1.StopSessionRequest.grace:type_name -> google.protobuf.Duration
+	76, // 40: muxpost.dispatcher.v1.CloseSessionRequest.grace:type_name -> google.protobuf.Duration
+	15, // 41: muxpost.dispatcher.v1.AdoptSessionResponse.session:type_name -> muxpost.dispatcher.v1.Session
+	7,  // 42: muxpost.dispatcher.v1.Orphan.kind:type_name -> muxpost.dispatcher.v1.OrphanKind
+	3,  // 43: muxpost.dispatcher.v1.Orphan.state:type_name -> muxpost.dispatcher.v1.SessionState
+	4,  // 44: muxpost.dispatcher.v1.Orphan.flags:type_name -> muxpost.dispatcher.v1.SessionFlag
+	51, // 45: muxpost.dispatcher.v1.ListOrphansResponse.orphans:type_name -> muxpost.dispatcher.v1.Orphan
+	16, // 46: muxpost.dispatcher.v1.CancelEndingResponse.ending:type_name -> muxpost.dispatcher.v1.Ending
+	77, // 47: muxpost.dispatcher.v1.Host.since:type_name -> google.protobuf.Timestamp
+	77, // 48: muxpost.dispatcher.v1.Host.kept_away_until:type_name -> google.protobuf.Timestamp
+	75, // 49: muxpost.dispatcher.v1.Host.labels:type_name -> muxpost.dispatcher.v1.Host.LabelsEntry
+	44, // 50: muxpost.dispatcher.v1.Host.build:type_name -> muxpost.dispatcher.v1.Build
+	56, // 51: muxpost.dispatcher.v1.ListHostsResponse.hosts:type_name -> muxpost.dispatcher.v1.Host
+	77, // 52: muxpost.dispatcher.v1.Superseded.create_time:type_name -> google.protobuf.Timestamp
+	71, // 53: muxpost.dispatcher.v1.ListSupersededResponse.superseded:type_name -> muxpost.dispatcher.v1.Superseded
+	8,  // 54: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
+	11, // 55: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
+	13, // 56: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
+	17, // 57: muxpost.dispatcher.v1.DispatcherService.ListSessions:input_type -> muxpost.dispatcher.v1.ListSessionsRequest
+	20, // 58: muxpost.dispatcher.v1.DispatcherService.ListEvents:input_type -> muxpost.dispatcher.v1.ListEventsRequest
+	22, // 59: muxpost.dispatcher.v1.DispatcherService.WatchEvents:input_type -> muxpost.dispatcher.v1.WatchEventsRequest
+	27, // 60: muxpost.dispatcher.v1.DispatcherService.Pause:input_type -> muxpost.dispatcher.v1.PauseRequest
+	29, // 61: muxpost.dispatcher.v1.DispatcherService.Unpause:input_type -> muxpost.dispatcher.v1.UnpauseRequest
+	31, // 62: muxpost.dispatcher.v1.DispatcherService.ListPauses:input_type -> muxpost.dispatcher.v1.ListPausesRequest
+	34, // 63: muxpost.dispatcher.v1.DispatcherService.Unpark:input_type -> muxpost.dispatcher.v1.UnparkRequest
+	36, // 64: muxpost.dispatcher.v1.DispatcherService.ListParks:input_type -> muxpost.dispatcher.v1.ListParksRequest
+	38, // 65: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
+	45, // 66: muxpost.dispatcher.v1.DispatcherService.StopSession:input_type -> muxpost.dispatcher.v1.StopSessionRequest
+	47, // 67: muxpost.dispatcher.v1.DispatcherService.CloseSession:input_type -> muxpost.dispatcher.v1.CloseSessionRequest
+	49, // 68: muxpost.dispatcher.v1.DispatcherService.AdoptSession:input_type -> muxpost.dispatcher.v1.AdoptSessionRequest
+	52, // 69: muxpost.dispatcher.v1.DispatcherService.ListOrphans:input_type -> muxpost.dispatcher.v1.ListOrphansRequest
+	54, // 70: muxpost.dispatcher.v1.DispatcherService.CancelEnding:input_type -> muxpost.dispatcher.v1.CancelEndingRequest
+	40, // 71: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
+	57, // 72: muxpost.dispatcher.v1.DispatcherService.ListHosts:input_type -> muxpost.dispatcher.v1.ListHostsRequest
+	59, // 73: muxpost.dispatcher.v1.DispatcherService.AddHost:input_type -> muxpost.dispatcher.v1.AddHostRequest
+	61, // 74: muxpost.dispatcher.v1.DispatcherService.DrainHost:input_type -> muxpost.dispatcher.v1.DrainHostRequest
+	63, // 75: muxpost.dispatcher.v1.DispatcherService.UndrainHost:input_type -> muxpost.dispatcher.v1.UndrainHostRequest
+	65, // 76: muxpost.dispatcher.v1.DispatcherService.AcceptHost:input_type -> muxpost.dispatcher.v1.AcceptHostRequest
+	67, // 77: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:input_type -> muxpost.dispatcher.v1.EvacuateHostRequest
+	69, // 78: muxpost.dispatcher.v1.DispatcherService.ForgetHost:input_type -> muxpost.dispatcher.v1.ForgetHostRequest
+	72, // 79: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:input_type -> muxpost.dispatcher.v1.ListSupersededRequest
+	42, // 80: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
+	9,  // 81: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
+	12, // 82: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
+	14, // 83: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
+	18, // 84: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
+	21, // 85: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
+	23, // 86: muxpost.dispatcher.v1.DispatcherService.WatchEvents:output_type -> muxpost.dispatcher.v1.WatchEventsResponse
+	28, // 87: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
+	30, // 88: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
+	32, // 89: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
+	35, // 90: muxpost.dispatcher.v1.DispatcherService.Unpark:output_type -> muxpost.dispatcher.v1.UnparkResponse
+	37, // 91: muxpost.dispatcher.v1.DispatcherService.ListParks:output_type -> muxpost.dispatcher.v1.ListParksResponse
+	39, // 92: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
+	46, // 93: muxpost.dispatcher.v1.DispatcherService.StopSession:output_type -> muxpost.dispatcher.v1.StopSessionResponse
+	48, // 94: muxpost.dispatcher.v1.DispatcherService.CloseSession:output_type -> muxpost.dispatcher.v1.CloseSessionResponse
+	50, // 95: muxpost.dispatcher.v1.DispatcherService.AdoptSession:output_type -> muxpost.dispatcher.v1.AdoptSessionResponse
+	53, // 96: muxpost.dispatcher.v1.DispatcherService.ListOrphans:output_type -> muxpost.dispatcher.v1.ListOrphansResponse
+	55, // 97: muxpost.dispatcher.v1.DispatcherService.CancelEnding:output_type -> muxpost.dispatcher.v1.CancelEndingResponse
+	41, // 98: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
+	58, // 99: muxpost.dispatcher.v1.DispatcherService.ListHosts:output_type -> muxpost.dispatcher.v1.ListHostsResponse
+	60, // 100: muxpost.dispatcher.v1.DispatcherService.AddHost:output_type -> muxpost.dispatcher.v1.AddHostResponse
+	62, // 101: muxpost.dispatcher.v1.DispatcherService.DrainHost:output_type -> muxpost.dispatcher.v1.DrainHostResponse
+	64, // 102: muxpost.dispatcher.v1.DispatcherService.UndrainHost:output_type -> muxpost.dispatcher.v1.UndrainHostResponse
+	66, // 103: muxpost.dispatcher.v1.DispatcherService.AcceptHost:output_type -> muxpost.dispatcher.v1.AcceptHostResponse
+	68, // 104: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:output_type -> muxpost.dispatcher.v1.EvacuateHostResponse
+	70, // 105: muxpost.dispatcher.v1.DispatcherService.ForgetHost:output_type -> muxpost.dispatcher.v1.ForgetHostResponse
+	73, // 106: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:output_type -> muxpost.dispatcher.v1.ListSupersededResponse
+	43, // 107: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
+	81, // [81:108] is the sub-list for method output_type
+	54, // [54:81] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_dispatcher_v1_dispatcher_proto_init() }

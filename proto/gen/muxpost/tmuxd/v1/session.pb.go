@@ -144,7 +144,7 @@ func (Flag) EnumDescriptor() ([]byte, []int) {
 	return file_muxpost_tmuxd_v1_session_proto_rawDescGZIP(), []int{1}
 }
 
-// Activity is what a living agent does, as its screen shows it.
+// Activity is what a living agent does, as its program tells it or its screen shows it. Nothing that is typed or ended follows from it.
 type Activity int32
 
 const (
@@ -152,16 +152,20 @@ const (
 	Activity_ACTIVITY_UNSPECIFIED Activity = 0
 	// Its composer has not shown yet.
 	Activity_ACTIVITY_STARTING Activity = 1
-	// It waits for a message.
+	// It waits for a message. A turn that ended with a question in its text is over as well.
 	Activity_ACTIVITY_IDLE Activity = 2
 	// A turn runs.
 	Activity_ACTIVITY_WORKING Activity = 3
-	// A dialog waits for a person's answer: an approval, a question of trust.
+	// A dialog waits for a person to allow or refuse something that the agent wants to do.
 	Activity_ACTIVITY_AWAITING_APPROVAL Activity = 4
 	// A person has text in its composer that is not sent.
 	Activity_ACTIVITY_DRAFT Activity = 5
 	// It lives, and what it shows is not understood.
 	Activity_ACTIVITY_UNCLEAR Activity = 6
+	// In the middle of a turn it asks a person something that is not an approval.
+	Activity_ACTIVITY_AWAITING_INPUT Activity = 7
+	// It cannot go on without a person, and that is no approval: a question of trust, a login.
+	Activity_ACTIVITY_NEEDS_HUMAN Activity = 8
 )
 
 // Enum value maps for Activity.
@@ -174,6 +178,8 @@ var (
 		4: "ACTIVITY_AWAITING_APPROVAL",
 		5: "ACTIVITY_DRAFT",
 		6: "ACTIVITY_UNCLEAR",
+		7: "ACTIVITY_AWAITING_INPUT",
+		8: "ACTIVITY_NEEDS_HUMAN",
 	}
 	Activity_value = map[string]int32{
 		"ACTIVITY_UNSPECIFIED":       0,
@@ -183,6 +189,8 @@ var (
 		"ACTIVITY_AWAITING_APPROVAL": 4,
 		"ACTIVITY_DRAFT":             5,
 		"ACTIVITY_UNCLEAR":           6,
+		"ACTIVITY_AWAITING_INPUT":    7,
+		"ACTIVITY_NEEDS_HUMAN":       8,
 	}
 )
 
@@ -211,6 +219,67 @@ func (x Activity) Number() protoreflect.EnumNumber {
 // Deprecated: Use Activity.Descriptor instead.
 func (Activity) EnumDescriptor() ([]byte, []int) {
 	return file_muxpost_tmuxd_v1_session_proto_rawDescGZIP(), []int{2}
+}
+
+// Failure says why a program ended right after its start, as its entry in the harness table classifies what it said.
+type Failure int32
+
+const (
+	// Not said, or not classified.
+	Failure_FAILURE_UNSPECIFIED Failure = 0
+	// It does not know the conversation that it was to resume.
+	Failure_FAILURE_CONVERSATION_UNKNOWN Failure = 1
+	// The conversation is open in another process.
+	Failure_FAILURE_CONVERSATION_IN_USE Failure = 2
+	// A limit of use is reached, which passes with time.
+	Failure_FAILURE_USAGE_LIMIT Failure = 3
+	// It is not logged in, or its key is refused: that passes only when a person does something.
+	Failure_FAILURE_AUTH Failure = 4
+)
+
+// Enum value maps for Failure.
+var (
+	Failure_name = map[int32]string{
+		0: "FAILURE_UNSPECIFIED",
+		1: "FAILURE_CONVERSATION_UNKNOWN",
+		2: "FAILURE_CONVERSATION_IN_USE",
+		3: "FAILURE_USAGE_LIMIT",
+		4: "FAILURE_AUTH",
+	}
+	Failure_value = map[string]int32{
+		"FAILURE_UNSPECIFIED":          0,
+		"FAILURE_CONVERSATION_UNKNOWN": 1,
+		"FAILURE_CONVERSATION_IN_USE":  2,
+		"FAILURE_USAGE_LIMIT":          3,
+		"FAILURE_AUTH":                 4,
+	}
+)
+
+func (x Failure) Enum() *Failure {
+	p := new(Failure)
+	*p = x
+	return p
+}
+
+func (x Failure) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Failure) Descriptor() protoreflect.EnumDescriptor {
+	return file_muxpost_tmuxd_v1_session_proto_enumTypes[3].Descriptor()
+}
+
+func (Failure) Type() protoreflect.EnumType {
+	return &file_muxpost_tmuxd_v1_session_proto_enumTypes[3]
+}
+
+func (x Failure) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Failure.Descriptor instead.
+func (Failure) EnumDescriptor() ([]byte, []int) {
+	return file_muxpost_tmuxd_v1_session_proto_rawDescGZIP(), []int{3}
 }
 
 // Phase of a delivery at its session, as the session's ring or the host's journal has it.
@@ -266,11 +335,11 @@ func (x Phase) String() string {
 }
 
 func (Phase) Descriptor() protoreflect.EnumDescriptor {
-	return file_muxpost_tmuxd_v1_session_proto_enumTypes[3].Descriptor()
+	return file_muxpost_tmuxd_v1_session_proto_enumTypes[4].Descriptor()
 }
 
 func (Phase) Type() protoreflect.EnumType {
-	return &file_muxpost_tmuxd_v1_session_proto_enumTypes[3]
+	return &file_muxpost_tmuxd_v1_session_proto_enumTypes[4]
 }
 
 func (x Phase) Number() protoreflect.EnumNumber {
@@ -279,7 +348,7 @@ func (x Phase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Phase.Descriptor instead.
 func (Phase) EnumDescriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_session_proto_rawDescGZIP(), []int{3}
+	return file_muxpost_tmuxd_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
 // RefusalReason is the closed list of why a session does not take a delivery.
@@ -339,11 +408,11 @@ func (x RefusalReason) String() string {
 }
 
 func (RefusalReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_muxpost_tmuxd_v1_session_proto_enumTypes[4].Descriptor()
+	return file_muxpost_tmuxd_v1_session_proto_enumTypes[5].Descriptor()
 }
 
 func (RefusalReason) Type() protoreflect.EnumType {
-	return &file_muxpost_tmuxd_v1_session_proto_enumTypes[4]
+	return &file_muxpost_tmuxd_v1_session_proto_enumTypes[5]
 }
 
 func (x RefusalReason) Number() protoreflect.EnumNumber {
@@ -352,7 +421,7 @@ func (x RefusalReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RefusalReason.Descriptor instead.
 func (RefusalReason) EnumDescriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_session_proto_rawDescGZIP(), []int{4}
+	return file_muxpost_tmuxd_v1_session_proto_rawDescGZIP(), []int{5}
 }
 
 // Incarnation is one life of a session.
@@ -633,7 +702,7 @@ const file_muxpost_tmuxd_v1_session_proto_rawDesc = "" +
 	"\fFLAG_FOREIGN\x10\x02\x12\x11\n" +
 	"\rFLAG_DETACHED\x10\x03\x12\x0e\n" +
 	"\n" +
-	"FLAG_MOVED\x10\x04*\xae\x01\n" +
+	"FLAG_MOVED\x10\x04*\xe5\x01\n" +
 	"\bActivity\x12\x18\n" +
 	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11ACTIVITY_STARTING\x10\x01\x12\x11\n" +
@@ -641,7 +710,15 @@ const file_muxpost_tmuxd_v1_session_proto_rawDesc = "" +
 	"\x10ACTIVITY_WORKING\x10\x03\x12\x1e\n" +
 	"\x1aACTIVITY_AWAITING_APPROVAL\x10\x04\x12\x12\n" +
 	"\x0eACTIVITY_DRAFT\x10\x05\x12\x14\n" +
-	"\x10ACTIVITY_UNCLEAR\x10\x06*\x8c\x01\n" +
+	"\x10ACTIVITY_UNCLEAR\x10\x06\x12\x1b\n" +
+	"\x17ACTIVITY_AWAITING_INPUT\x10\a\x12\x18\n" +
+	"\x14ACTIVITY_NEEDS_HUMAN\x10\b*\x90\x01\n" +
+	"\aFailure\x12\x17\n" +
+	"\x13FAILURE_UNSPECIFIED\x10\x00\x12 \n" +
+	"\x1cFAILURE_CONVERSATION_UNKNOWN\x10\x01\x12\x1f\n" +
+	"\x1bFAILURE_CONVERSATION_IN_USE\x10\x02\x12\x17\n" +
+	"\x13FAILURE_USAGE_LIMIT\x10\x03\x12\x10\n" +
+	"\fFAILURE_AUTH\x10\x04*\x8c\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rPHASE_PASTING\x10\x01\x12\x10\n" +
@@ -673,23 +750,24 @@ func file_muxpost_tmuxd_v1_session_proto_rawDescGZIP() []byte {
 	return file_muxpost_tmuxd_v1_session_proto_rawDescData
 }
 
-var file_muxpost_tmuxd_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_muxpost_tmuxd_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_muxpost_tmuxd_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_muxpost_tmuxd_v1_session_proto_goTypes = []any{
 	(State)(0),                    // 0: muxpost.tmuxd.v1.State
 	(Flag)(0),                     // 1: muxpost.tmuxd.v1.Flag
 	(Activity)(0),                 // 2: muxpost.tmuxd.v1.Activity
-	(Phase)(0),                    // 3: muxpost.tmuxd.v1.Phase
-	(RefusalReason)(0),            // 4: muxpost.tmuxd.v1.RefusalReason
-	(*Incarnation)(nil),           // 5: muxpost.tmuxd.v1.Incarnation
-	(*Exit)(nil),                  // 6: muxpost.tmuxd.v1.Exit
-	(*Refused)(nil),               // 7: muxpost.tmuxd.v1.Refused
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(Failure)(0),                  // 3: muxpost.tmuxd.v1.Failure
+	(Phase)(0),                    // 4: muxpost.tmuxd.v1.Phase
+	(RefusalReason)(0),            // 5: muxpost.tmuxd.v1.RefusalReason
+	(*Incarnation)(nil),           // 6: muxpost.tmuxd.v1.Incarnation
+	(*Exit)(nil),                  // 7: muxpost.tmuxd.v1.Exit
+	(*Refused)(nil),               // 8: muxpost.tmuxd.v1.Refused
+	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
 }
 var file_muxpost_tmuxd_v1_session_proto_depIdxs = []int32{
-	8, // 0: muxpost.tmuxd.v1.Incarnation.server_started:type_name -> google.protobuf.Timestamp
-	8, // 1: muxpost.tmuxd.v1.Exit.at:type_name -> google.protobuf.Timestamp
-	4, // 2: muxpost.tmuxd.v1.Refused.reason:type_name -> muxpost.tmuxd.v1.RefusalReason
+	9, // 0: muxpost.tmuxd.v1.Incarnation.server_started:type_name -> google.protobuf.Timestamp
+	9, // 1: muxpost.tmuxd.v1.Exit.at:type_name -> google.protobuf.Timestamp
+	5, // 2: muxpost.tmuxd.v1.Refused.reason:type_name -> muxpost.tmuxd.v1.RefusalReason
 	3, // [3:3] is the sub-list for method output_type
 	3, // [3:3] is the sub-list for method input_type
 	3, // [3:3] is the sub-list for extension type_name
@@ -711,7 +789,7 @@ func file_muxpost_tmuxd_v1_session_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_tmuxd_v1_session_proto_rawDesc), len(file_muxpost_tmuxd_v1_session_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      6,
 			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,

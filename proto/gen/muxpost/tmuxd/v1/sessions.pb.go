@@ -1374,9 +1374,17 @@ type SessionSummary struct {
 	// When the incarnation was started. Unset means not known.
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	// Path of the tmux socket on the host.
-	SocketPath    string `protobuf:"bytes,12,opt,name=socket_path,json=socketPath,proto3" json:"socket_path,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SocketPath string `protobuf:"bytes,12,opt,name=socket_path,json=socketPath,proto3" json:"socket_path,omitempty"`
+	// What its agent does, as far as that is known without looking at its screen for it.
+	Activity Activity `protobuf:"varint,13,opt,name=activity,proto3,enum=muxpost.tmuxd.v1.Activity" json:"activity,omitempty"`
+	// One line for a person on that. Its words are the agent's, not ours.
+	ActivityDetail string `protobuf:"bytes,14,opt,name=activity_detail,json=activityDetail,proto3" json:"activity_detail,omitempty"`
+	// Since when it does that, by the host's clock. Unset when that is not known.
+	ActivitySince *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=activity_since,json=activitySince,proto3" json:"activity_since,omitempty"`
+	// When its screen was seen so. Unset where its program tells of each change by itself.
+	ActivitySeenAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=activity_seen_at,json=activitySeenAt,proto3" json:"activity_seen_at,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SessionSummary) Reset() {
@@ -1491,6 +1499,34 @@ func (x *SessionSummary) GetSocketPath() string {
 		return x.SocketPath
 	}
 	return ""
+}
+
+func (x *SessionSummary) GetActivity() Activity {
+	if x != nil {
+		return x.Activity
+	}
+	return Activity_ACTIVITY_UNSPECIFIED
+}
+
+func (x *SessionSummary) GetActivityDetail() string {
+	if x != nil {
+		return x.ActivityDetail
+	}
+	return ""
+}
+
+func (x *SessionSummary) GetActivitySince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ActivitySince
+	}
+	return nil
+}
+
+func (x *SessionSummary) GetActivitySeenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ActivitySeenAt
+	}
+	return nil
 }
 
 // WatchSessionsRequest says where to begin.
@@ -1891,7 +1927,7 @@ const file_muxpost_tmuxd_v1_sessions_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"|\n" +
 	"\x14ListSessionsResponse\x12<\n" +
 	"\bsessions\x18\x01 \x03(\v2 .muxpost.tmuxd.v1.SessionSummaryR\bsessions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xfb\x03\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe5\x05\n" +
 	"\x0eSessionSummary\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12-\n" +
@@ -1907,7 +1943,11 @@ const file_muxpost_tmuxd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x1f\n" +
 	"\vsocket_path\x18\f \x01(\tR\n" +
-	"socketPath\".\n" +
+	"socketPath\x126\n" +
+	"\bactivity\x18\r \x01(\x0e2\x1a.muxpost.tmuxd.v1.ActivityR\bactivity\x12'\n" +
+	"\x0factivity_detail\x18\x0e \x01(\tR\x0eactivityDetail\x12A\n" +
+	"\x0eactivity_since\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\ractivitySince\x12D\n" +
+	"\x10activity_seen_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\x0eactivitySeenAt\".\n" +
 	"\x14WatchSessionsRequest\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\tR\x06cursor\"\xa2\x02\n" +
 	"\x15WatchSessionsResponse\x12\x16\n" +
@@ -1982,6 +2022,7 @@ var file_muxpost_tmuxd_v1_sessions_proto_goTypes = []any{
 	(*Refused)(nil),                // 29: muxpost.tmuxd.v1.Refused
 	(*Exit)(nil),                   // 30: muxpost.tmuxd.v1.Exit
 	(*timestamppb.Timestamp)(nil),  // 31: google.protobuf.Timestamp
+	(Activity)(0),                  // 32: muxpost.tmuxd.v1.Activity
 }
 var file_muxpost_tmuxd_v1_sessions_proto_depIdxs = []int32{
 	0,  // 0: muxpost.tmuxd.v1.SessionExistsResponse.existence:type_name -> muxpost.tmuxd.v1.Existence
@@ -2004,16 +2045,19 @@ var file_muxpost_tmuxd_v1_sessions_proto_depIdxs = []int32{
 	30, // 17: muxpost.tmuxd.v1.SessionSummary.exit:type_name -> muxpost.tmuxd.v1.Exit
 	31, // 18: muxpost.tmuxd.v1.SessionSummary.seen_at:type_name -> google.protobuf.Timestamp
 	31, // 19: muxpost.tmuxd.v1.SessionSummary.started_at:type_name -> google.protobuf.Timestamp
-	19, // 20: muxpost.tmuxd.v1.WatchSessionsResponse.session:type_name -> muxpost.tmuxd.v1.SessionSummary
-	22, // 21: muxpost.tmuxd.v1.WatchSessionsResponse.caught_up:type_name -> muxpost.tmuxd.v1.CaughtUp
-	23, // 22: muxpost.tmuxd.v1.WatchSessionsResponse.missed:type_name -> muxpost.tmuxd.v1.Missed
-	24, // 23: muxpost.tmuxd.v1.WatchSessionsResponse.mass_death:type_name -> muxpost.tmuxd.v1.MassDeath
-	28, // 24: muxpost.tmuxd.v1.MassDeath.within:type_name -> google.protobuf.Duration
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	32, // 20: muxpost.tmuxd.v1.SessionSummary.activity:type_name -> muxpost.tmuxd.v1.Activity
+	31, // 21: muxpost.tmuxd.v1.SessionSummary.activity_since:type_name -> google.protobuf.Timestamp
+	31, // 22: muxpost.tmuxd.v1.SessionSummary.activity_seen_at:type_name -> google.protobuf.Timestamp
+	19, // 23: muxpost.tmuxd.v1.WatchSessionsResponse.session:type_name -> muxpost.tmuxd.v1.SessionSummary
+	22, // 24: muxpost.tmuxd.v1.WatchSessionsResponse.caught_up:type_name -> muxpost.tmuxd.v1.CaughtUp
+	23, // 25: muxpost.tmuxd.v1.WatchSessionsResponse.missed:type_name -> muxpost.tmuxd.v1.Missed
+	24, // 26: muxpost.tmuxd.v1.WatchSessionsResponse.mass_death:type_name -> muxpost.tmuxd.v1.MassDeath
+	28, // 27: muxpost.tmuxd.v1.MassDeath.within:type_name -> google.protobuf.Duration
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_tmuxd_v1_sessions_proto_init() }

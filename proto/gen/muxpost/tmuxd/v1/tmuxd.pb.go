@@ -15,6 +15,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -338,8 +339,11 @@ type SessionStateRequest struct {
 	// How old the answer may be. Zero asks the tmux server now. Anything else may be answered from what tmuxd saw last, if it is no
 	// older; nothing destructive ever follows from such an answer.
 	MaxStaleness *durationpb.Duration `protobuf:"bytes,3,opt,name=max_staleness,json=maxStaleness,proto3" json:"max_staleness,omitempty"`
-	// True asks what a living agent does too, which reads its screen: one more question to its tmux server.
-	Activity      bool `protobuf:"varint,4,opt,name=activity,proto3" json:"activity,omitempty"`
+	// True asks what a living agent does too. Of one whose program does not tell that by itself the screen is read: one more question to its
+	// tmux server.
+	Activity bool `protobuf:"varint,4,opt,name=activity,proto3" json:"activity,omitempty"`
+	// True reads the screen in any case, which also shows a draft. It asks for the activity.
+	Look          bool `protobuf:"varint,5,opt,name=look,proto3" json:"look,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -402,6 +406,13 @@ func (x *SessionStateRequest) GetActivity() bool {
 	return false
 }
 
+func (x *SessionStateRequest) GetLook() bool {
+	if x != nil {
+		return x.Look
+	}
+	return false
+}
+
 // SessionStateResponse is what is known of the session.
 type SessionStateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -411,7 +422,7 @@ type SessionStateResponse struct {
 	State State `protobuf:"varint,2,opt,name=state,proto3,enum=muxpost.tmuxd.v1.State" json:"state,omitempty"`
 	// Flags beside the state; empty for none.
 	Flags []Flag `protobuf:"varint,3,rep,packed,name=flags,proto3,enum=muxpost.tmuxd.v1.Flag" json:"flags,omitempty"`
-	// The incarnation seen. Unset when the session is absent or nothing is known of it.
+	// The incarnation seen, or of an absent session the one that is remembered. Unset when nothing is known of it.
 	Incarnation *Incarnation `protobuf:"bytes,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// The harness of that incarnation; empty when not known.
 	Harness string `protobuf:"bytes,5,opt,name=harness,proto3" json:"harness,omitempty"`
@@ -435,6 +446,10 @@ type SessionStateResponse struct {
 	Activity Activity `protobuf:"varint,14,opt,name=activity,proto3,enum=muxpost.tmuxd.v1.Activity" json:"activity,omitempty"`
 	// One line for a person on that: the row of the dialog, for example. Its words are the agent's, not ours.
 	ActivityDetail string `protobuf:"bytes,15,opt,name=activity_detail,json=activityDetail,proto3" json:"activity_detail,omitempty"`
+	// Since when it does that, by the host's clock. Unset when that is not known.
+	ActivitySince *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=activity_since,json=activitySince,proto3" json:"activity_since,omitempty"`
+	// When its screen was seen so. Unset where its program tells of each change by itself.
+	ActivitySeenAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=activity_seen_at,json=activitySeenAt,proto3" json:"activity_seen_at,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -572,6 +587,20 @@ func (x *SessionStateResponse) GetActivityDetail() string {
 		return x.ActivityDetail
 	}
 	return ""
+}
+
+func (x *SessionStateResponse) GetActivitySince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ActivitySince
+	}
+	return nil
+}
+
+func (x *SessionStateResponse) GetActivitySeenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ActivitySeenAt
+	}
+	return nil
 }
 
 // SpawnRequest asks for a session.
@@ -1175,7 +1204,11 @@ type NotStarted struct {
 	// The last lines of its pane, at most 20, control characters removed.
 	LastLines []string `protobuf:"bytes,2,rep,name=last_lines,json=lastLines,proto3" json:"last_lines,omitempty"`
 	// The incarnation that ended.
-	Incarnation   *Incarnation `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Incarnation *Incarnation `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// Why, where its last lines tell.
+	Failure Failure `protobuf:"varint,4,opt,name=failure,proto3,enum=muxpost.tmuxd.v1.Failure" json:"failure,omitempty"`
+	// The line that told it, control characters removed.
+	FailureLine   string `protobuf:"bytes,5,opt,name=failure_line,json=failureLine,proto3" json:"failure_line,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1229,6 +1262,20 @@ func (x *NotStarted) GetIncarnation() *Incarnation {
 		return x.Incarnation
 	}
 	return nil
+}
+
+func (x *NotStarted) GetFailure() Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return Failure_FAILURE_UNSPECIFIED
+}
+
+func (x *NotStarted) GetFailureLine() string {
+	if x != nil {
+		return x.FailureLine
+	}
+	return ""
 }
 
 // SpawnFailed says why a spawn could not be done now.
@@ -2203,13 +2250,14 @@ var File_muxpost_tmuxd_v1_tmuxd_proto protoreflect.FileDescriptor
 
 const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\n" +
-	"\x1cmuxpost/tmuxd/v1/tmuxd.proto\x12\x10muxpost.tmuxd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fmuxpost/tmuxd/v1/attempts.proto\x1a\x1emuxpost/tmuxd/v1/session.proto\x1a\x1fmuxpost/tmuxd/v1/sessions.proto\x1a\x1cmuxpost/tmuxd/v1/trees.proto\"\xaf\x01\n" +
+	"\x1cmuxpost/tmuxd/v1/tmuxd.proto\x12\x10muxpost.tmuxd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fmuxpost/tmuxd/v1/attempts.proto\x1a\x1emuxpost/tmuxd/v1/session.proto\x1a\x1fmuxpost/tmuxd/v1/sessions.proto\x1a\x1cmuxpost/tmuxd/v1/trees.proto\"\xc3\x01\n" +
 	"\x13SessionStateRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x1f\n" +
 	"\vdelivery_id\x18\x02 \x01(\tR\n" +
 	"deliveryId\x12>\n" +
 	"\rmax_staleness\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\x12\x1a\n" +
-	"\bactivity\x18\x04 \x01(\bR\bactivity\"\x8f\x05\n" +
+	"\bactivity\x18\x04 \x01(\bR\bactivity\x12\x12\n" +
+	"\x04look\x18\x05 \x01(\bR\x04look\"\x98\x06\n" +
 	"\x14SessionStateResponse\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.muxpost.tmuxd.v1.StateR\x05state\x12,\n" +
@@ -2227,7 +2275,9 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\tdirectory\x18\f \x01(\tR\tdirectory\x12+\n" +
 	"\x03age\x18\r \x01(\v2\x19.google.protobuf.DurationR\x03age\x126\n" +
 	"\bactivity\x18\x0e \x01(\x0e2\x1a.muxpost.tmuxd.v1.ActivityR\bactivity\x12'\n" +
-	"\x0factivity_detail\x18\x0f \x01(\tR\x0eactivityDetail\"\xe4\x02\n" +
+	"\x0factivity_detail\x18\x0f \x01(\tR\x0eactivityDetail\x12A\n" +
+	"\x0eactivity_since\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\ractivitySince\x12D\n" +
+	"\x10activity_seen_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\x0eactivitySeenAt\"\xe4\x02\n" +
 	"\fSpawnRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x18\n" +
 	"\aharness\x18\x02 \x01(\tR\aharness\x12/\n" +
@@ -2267,13 +2317,15 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\boccupant\x18\x01 \x01(\x0e2\x1a.muxpost.tmuxd.v1.OccupantR\boccupant\x12?\n" +
 	"\vincarnation\x18\x02 \x01(\v2\x1d.muxpost.tmuxd.v1.IncarnationR\vincarnation\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x16\n" +
-	"\x06remedy\x18\x04 \x01(\tR\x06remedy\"\x98\x01\n" +
+	"\x06remedy\x18\x04 \x01(\tR\x06remedy\"\xf0\x01\n" +
 	"\n" +
 	"NotStarted\x12*\n" +
 	"\x04exit\x18\x01 \x01(\v2\x16.muxpost.tmuxd.v1.ExitR\x04exit\x12\x1d\n" +
 	"\n" +
 	"last_lines\x18\x02 \x03(\tR\tlastLines\x12?\n" +
-	"\vincarnation\x18\x03 \x01(\v2\x1d.muxpost.tmuxd.v1.IncarnationR\vincarnation\"=\n" +
+	"\vincarnation\x18\x03 \x01(\v2\x1d.muxpost.tmuxd.v1.IncarnationR\vincarnation\x123\n" +
+	"\afailure\x18\x04 \x01(\x0e2\x19.muxpost.tmuxd.v1.FailureR\afailure\x12!\n" +
+	"\ffailure_line\x18\x05 \x01(\tR\vfailureLine\"=\n" +
 	"\vSpawnFailed\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\"\xe7\x01\n" +
@@ -2454,35 +2506,37 @@ var file_muxpost_tmuxd_v1_tmuxd_proto_goTypes = []any{
 	(*Exit)(nil),                   // 31: muxpost.tmuxd.v1.Exit
 	(Phase)(0),                     // 32: muxpost.tmuxd.v1.Phase
 	(Activity)(0),                  // 33: muxpost.tmuxd.v1.Activity
-	(*Refused)(nil),                // 34: muxpost.tmuxd.v1.Refused
-	(*SessionExistsRequest)(nil),   // 35: muxpost.tmuxd.v1.SessionExistsRequest
-	(*SessionMayTalkRequest)(nil),  // 36: muxpost.tmuxd.v1.SessionMayTalkRequest
-	(*RaiseFenceRequest)(nil),      // 37: muxpost.tmuxd.v1.RaiseFenceRequest
-	(*CaptureRequest)(nil),         // 38: muxpost.tmuxd.v1.CaptureRequest
-	(*TerminateRequest)(nil),       // 39: muxpost.tmuxd.v1.TerminateRequest
-	(*KillRequest)(nil),            // 40: muxpost.tmuxd.v1.KillRequest
-	(*ListSessionsRequest)(nil),    // 41: muxpost.tmuxd.v1.ListSessionsRequest
-	(*WatchSessionsRequest)(nil),   // 42: muxpost.tmuxd.v1.WatchSessionsRequest
-	(*RunTaskRequest)(nil),         // 43: muxpost.tmuxd.v1.RunTaskRequest
-	(*GetAttemptRequest)(nil),      // 44: muxpost.tmuxd.v1.GetAttemptRequest
-	(*WatchAttemptsRequest)(nil),   // 45: muxpost.tmuxd.v1.WatchAttemptsRequest
-	(*StopAttemptRequest)(nil),     // 46: muxpost.tmuxd.v1.StopAttemptRequest
-	(*ListTreesRequest)(nil),       // 47: muxpost.tmuxd.v1.ListTreesRequest
-	(*RemoveTreeRequest)(nil),      // 48: muxpost.tmuxd.v1.RemoveTreeRequest
-	(*SessionExistsResponse)(nil),  // 49: muxpost.tmuxd.v1.SessionExistsResponse
-	(*SessionMayTalkResponse)(nil), // 50: muxpost.tmuxd.v1.SessionMayTalkResponse
-	(*RaiseFenceResponse)(nil),     // 51: muxpost.tmuxd.v1.RaiseFenceResponse
-	(*CaptureResponse)(nil),        // 52: muxpost.tmuxd.v1.CaptureResponse
-	(*TerminateResponse)(nil),      // 53: muxpost.tmuxd.v1.TerminateResponse
-	(*KillResponse)(nil),           // 54: muxpost.tmuxd.v1.KillResponse
-	(*ListSessionsResponse)(nil),   // 55: muxpost.tmuxd.v1.ListSessionsResponse
-	(*WatchSessionsResponse)(nil),  // 56: muxpost.tmuxd.v1.WatchSessionsResponse
-	(*RunTaskResponse)(nil),        // 57: muxpost.tmuxd.v1.RunTaskResponse
-	(*GetAttemptResponse)(nil),     // 58: muxpost.tmuxd.v1.GetAttemptResponse
-	(*WatchAttemptsResponse)(nil),  // 59: muxpost.tmuxd.v1.WatchAttemptsResponse
-	(*StopAttemptResponse)(nil),    // 60: muxpost.tmuxd.v1.StopAttemptResponse
-	(*ListTreesResponse)(nil),      // 61: muxpost.tmuxd.v1.ListTreesResponse
-	(*RemoveTreeResponse)(nil),     // 62: muxpost.tmuxd.v1.RemoveTreeResponse
+	(*timestamppb.Timestamp)(nil),  // 34: google.protobuf.Timestamp
+	(Failure)(0),                   // 35: muxpost.tmuxd.v1.Failure
+	(*Refused)(nil),                // 36: muxpost.tmuxd.v1.Refused
+	(*SessionExistsRequest)(nil),   // 37: muxpost.tmuxd.v1.SessionExistsRequest
+	(*SessionMayTalkRequest)(nil),  // 38: muxpost.tmuxd.v1.SessionMayTalkRequest
+	(*RaiseFenceRequest)(nil),      // 39: muxpost.tmuxd.v1.RaiseFenceRequest
+	(*CaptureRequest)(nil),         // 40: muxpost.tmuxd.v1.CaptureRequest
+	(*TerminateRequest)(nil),       // 41: muxpost.tmuxd.v1.TerminateRequest
+	(*KillRequest)(nil),            // 42: muxpost.tmuxd.v1.KillRequest
+	(*ListSessionsRequest)(nil),    // 43: muxpost.tmuxd.v1.ListSessionsRequest
+	(*WatchSessionsRequest)(nil),   // 44: muxpost.tmuxd.v1.WatchSessionsRequest
+	(*RunTaskRequest)(nil),         // 45: muxpost.tmuxd.v1.RunTaskRequest
+	(*GetAttemptRequest)(nil),      // 46: muxpost.tmuxd.v1.GetAttemptRequest
+	(*WatchAttemptsRequest)(nil),   // 47: muxpost.tmuxd.v1.WatchAttemptsRequest
+	(*StopAttemptRequest)(nil),     // 48: muxpost.tmuxd.v1.StopAttemptRequest
+	(*ListTreesRequest)(nil),       // 49: muxpost.tmuxd.v1.ListTreesRequest
+	(*RemoveTreeRequest)(nil),      // 50: muxpost.tmuxd.v1.RemoveTreeRequest
+	(*SessionExistsResponse)(nil),  // 51: muxpost.tmuxd.v1.SessionExistsResponse
+	(*SessionMayTalkResponse)(nil), // 52: muxpost.tmuxd.v1.SessionMayTalkResponse
+	(*RaiseFenceResponse)(nil),     // 53: muxpost.tmuxd.v1.RaiseFenceResponse
+	(*CaptureResponse)(nil),        // 54: muxpost.tmuxd.v1.CaptureResponse
+	(*TerminateResponse)(nil),      // 55: muxpost.tmuxd.v1.TerminateResponse
+	(*KillResponse)(nil),           // 56: muxpost.tmuxd.v1.KillResponse
+	(*ListSessionsResponse)(nil),   // 57: muxpost.tmuxd.v1.ListSessionsResponse
+	(*WatchSessionsResponse)(nil),  // 58: muxpost.tmuxd.v1.WatchSessionsResponse
+	(*RunTaskResponse)(nil),        // 59: muxpost.tmuxd.v1.RunTaskResponse
+	(*GetAttemptResponse)(nil),     // 60: muxpost.tmuxd.v1.GetAttemptResponse
+	(*WatchAttemptsResponse)(nil),  // 61: muxpost.tmuxd.v1.WatchAttemptsResponse
+	(*StopAttemptResponse)(nil),    // 62: muxpost.tmuxd.v1.StopAttemptResponse
+	(*ListTreesResponse)(nil),      // 63: muxpost.tmuxd.v1.ListTreesResponse
+	(*RemoveTreeResponse)(nil),     // 64: muxpost.tmuxd.v1.RemoveTreeResponse
 }
 var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
 	27, // 0: muxpost.tmuxd.v1.SessionStateRequest.max_staleness:type_name -> google.protobuf.Duration
@@ -2493,77 +2547,80 @@ var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
 	32, // 5: muxpost.tmuxd.v1.SessionStateResponse.delivery_phase:type_name -> muxpost.tmuxd.v1.Phase
 	27, // 6: muxpost.tmuxd.v1.SessionStateResponse.age:type_name -> google.protobuf.Duration
 	33, // 7: muxpost.tmuxd.v1.SessionStateResponse.activity:type_name -> muxpost.tmuxd.v1.Activity
-	8,  // 8: muxpost.tmuxd.v1.SpawnRequest.fresh:type_name -> muxpost.tmuxd.v1.Fresh
-	9,  // 9: muxpost.tmuxd.v1.SpawnRequest.resume:type_name -> muxpost.tmuxd.v1.Resume
-	10, // 10: muxpost.tmuxd.v1.SpawnRequest.prompt:type_name -> muxpost.tmuxd.v1.Prompt
-	27, // 11: muxpost.tmuxd.v1.SpawnRequest.timeout:type_name -> google.protobuf.Duration
-	12, // 12: muxpost.tmuxd.v1.SpawnResponse.started:type_name -> muxpost.tmuxd.v1.Started
-	13, // 13: muxpost.tmuxd.v1.SpawnResponse.occupied:type_name -> muxpost.tmuxd.v1.Occupied
-	14, // 14: muxpost.tmuxd.v1.SpawnResponse.not_started:type_name -> muxpost.tmuxd.v1.NotStarted
-	15, // 15: muxpost.tmuxd.v1.SpawnResponse.failed:type_name -> muxpost.tmuxd.v1.SpawnFailed
-	30, // 16: muxpost.tmuxd.v1.Started.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	32, // 17: muxpost.tmuxd.v1.Started.prompt_phase:type_name -> muxpost.tmuxd.v1.Phase
-	0,  // 18: muxpost.tmuxd.v1.Occupied.occupant:type_name -> muxpost.tmuxd.v1.Occupant
-	30, // 19: muxpost.tmuxd.v1.Occupied.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	31, // 20: muxpost.tmuxd.v1.NotStarted.exit:type_name -> muxpost.tmuxd.v1.Exit
-	30, // 21: muxpost.tmuxd.v1.NotStarted.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	27, // 22: muxpost.tmuxd.v1.PasteRequest.timeout:type_name -> google.protobuf.Duration
-	30, // 23: muxpost.tmuxd.v1.PasteResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	18, // 24: muxpost.tmuxd.v1.PasteResponse.submitted:type_name -> muxpost.tmuxd.v1.Submitted
-	19, // 25: muxpost.tmuxd.v1.PasteResponse.already_delivered:type_name -> muxpost.tmuxd.v1.AlreadyDelivered
-	20, // 26: muxpost.tmuxd.v1.PasteResponse.held:type_name -> muxpost.tmuxd.v1.Held
-	34, // 27: muxpost.tmuxd.v1.PasteResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
-	21, // 28: muxpost.tmuxd.v1.PasteResponse.unconfirmed:type_name -> muxpost.tmuxd.v1.Unconfirmed
-	1,  // 29: muxpost.tmuxd.v1.Submitted.evidence:type_name -> muxpost.tmuxd.v1.Evidence
-	1,  // 30: muxpost.tmuxd.v1.AlreadyDelivered.evidence:type_name -> muxpost.tmuxd.v1.Evidence
-	2,  // 31: muxpost.tmuxd.v1.Held.reason:type_name -> muxpost.tmuxd.v1.HoldReason
-	32, // 32: muxpost.tmuxd.v1.Unconfirmed.phase:type_name -> muxpost.tmuxd.v1.Phase
-	25, // 33: muxpost.tmuxd.v1.InfoResponse.harnesses:type_name -> muxpost.tmuxd.v1.HarnessInfo
-	24, // 34: muxpost.tmuxd.v1.InfoResponse.sessions:type_name -> muxpost.tmuxd.v1.SessionCounts
-	26, // 35: muxpost.tmuxd.v1.InfoResponse.labels:type_name -> muxpost.tmuxd.v1.InfoResponse.LabelsEntry
-	4,  // 36: muxpost.tmuxd.v1.HarnessInfo.conversation_source:type_name -> muxpost.tmuxd.v1.ConversationSource
-	3,  // 37: muxpost.tmuxd.v1.HarnessInfo.channel:type_name -> muxpost.tmuxd.v1.Channel
-	5,  // 38: muxpost.tmuxd.v1.TmuxdService.SessionState:input_type -> muxpost.tmuxd.v1.SessionStateRequest
-	7,  // 39: muxpost.tmuxd.v1.TmuxdService.Spawn:input_type -> muxpost.tmuxd.v1.SpawnRequest
-	16, // 40: muxpost.tmuxd.v1.TmuxdService.Paste:input_type -> muxpost.tmuxd.v1.PasteRequest
-	35, // 41: muxpost.tmuxd.v1.TmuxdService.SessionExists:input_type -> muxpost.tmuxd.v1.SessionExistsRequest
-	36, // 42: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:input_type -> muxpost.tmuxd.v1.SessionMayTalkRequest
-	37, // 43: muxpost.tmuxd.v1.TmuxdService.RaiseFence:input_type -> muxpost.tmuxd.v1.RaiseFenceRequest
-	38, // 44: muxpost.tmuxd.v1.TmuxdService.Capture:input_type -> muxpost.tmuxd.v1.CaptureRequest
-	39, // 45: muxpost.tmuxd.v1.TmuxdService.Terminate:input_type -> muxpost.tmuxd.v1.TerminateRequest
-	40, // 46: muxpost.tmuxd.v1.TmuxdService.Kill:input_type -> muxpost.tmuxd.v1.KillRequest
-	41, // 47: muxpost.tmuxd.v1.TmuxdService.ListSessions:input_type -> muxpost.tmuxd.v1.ListSessionsRequest
-	42, // 48: muxpost.tmuxd.v1.TmuxdService.WatchSessions:input_type -> muxpost.tmuxd.v1.WatchSessionsRequest
-	43, // 49: muxpost.tmuxd.v1.TmuxdService.RunTask:input_type -> muxpost.tmuxd.v1.RunTaskRequest
-	44, // 50: muxpost.tmuxd.v1.TmuxdService.GetAttempt:input_type -> muxpost.tmuxd.v1.GetAttemptRequest
-	45, // 51: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:input_type -> muxpost.tmuxd.v1.WatchAttemptsRequest
-	46, // 52: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
-	47, // 53: muxpost.tmuxd.v1.TmuxdService.ListTrees:input_type -> muxpost.tmuxd.v1.ListTreesRequest
-	48, // 54: muxpost.tmuxd.v1.TmuxdService.RemoveTree:input_type -> muxpost.tmuxd.v1.RemoveTreeRequest
-	22, // 55: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
-	6,  // 56: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
-	11, // 57: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
-	17, // 58: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
-	49, // 59: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
-	50, // 60: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
-	51, // 61: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
-	52, // 62: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
-	53, // 63: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
-	54, // 64: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
-	55, // 65: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
-	56, // 66: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
-	57, // 67: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
-	58, // 68: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
-	59, // 69: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
-	60, // 70: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
-	61, // 71: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
-	62, // 72: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
-	23, // 73: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
-	56, // [56:74] is the sub-list for method output_type
-	38, // [38:56] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	34, // 8: muxpost.tmuxd.v1.SessionStateResponse.activity_since:type_name -> google.protobuf.Timestamp
+	34, // 9: muxpost.tmuxd.v1.SessionStateResponse.activity_seen_at:type_name -> google.protobuf.Timestamp
+	8,  // 10: muxpost.tmuxd.v1.SpawnRequest.fresh:type_name -> muxpost.tmuxd.v1.Fresh
+	9,  // 11: muxpost.tmuxd.v1.SpawnRequest.resume:type_name -> muxpost.tmuxd.v1.Resume
+	10, // 12: muxpost.tmuxd.v1.SpawnRequest.prompt:type_name -> muxpost.tmuxd.v1.Prompt
+	27, // 13: muxpost.tmuxd.v1.SpawnRequest.timeout:type_name -> google.protobuf.Duration
+	12, // 14: muxpost.tmuxd.v1.SpawnResponse.started:type_name -> muxpost.tmuxd.v1.Started
+	13, // 15: muxpost.tmuxd.v1.SpawnResponse.occupied:type_name -> muxpost.tmuxd.v1.Occupied
+	14, // 16: muxpost.tmuxd.v1.SpawnResponse.not_started:type_name -> muxpost.tmuxd.v1.NotStarted
+	15, // 17: muxpost.tmuxd.v1.SpawnResponse.failed:type_name -> muxpost.tmuxd.v1.SpawnFailed
+	30, // 18: muxpost.tmuxd.v1.Started.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	32, // 19: muxpost.tmuxd.v1.Started.prompt_phase:type_name -> muxpost.tmuxd.v1.Phase
+	0,  // 20: muxpost.tmuxd.v1.Occupied.occupant:type_name -> muxpost.tmuxd.v1.Occupant
+	30, // 21: muxpost.tmuxd.v1.Occupied.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	31, // 22: muxpost.tmuxd.v1.NotStarted.exit:type_name -> muxpost.tmuxd.v1.Exit
+	30, // 23: muxpost.tmuxd.v1.NotStarted.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	35, // 24: muxpost.tmuxd.v1.NotStarted.failure:type_name -> muxpost.tmuxd.v1.Failure
+	27, // 25: muxpost.tmuxd.v1.PasteRequest.timeout:type_name -> google.protobuf.Duration
+	30, // 26: muxpost.tmuxd.v1.PasteResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	18, // 27: muxpost.tmuxd.v1.PasteResponse.submitted:type_name -> muxpost.tmuxd.v1.Submitted
+	19, // 28: muxpost.tmuxd.v1.PasteResponse.already_delivered:type_name -> muxpost.tmuxd.v1.AlreadyDelivered
+	20, // 29: muxpost.tmuxd.v1.PasteResponse.held:type_name -> muxpost.tmuxd.v1.Held
+	36, // 30: muxpost.tmuxd.v1.PasteResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
+	21, // 31: muxpost.tmuxd.v1.PasteResponse.unconfirmed:type_name -> muxpost.tmuxd.v1.Unconfirmed
+	1,  // 32: muxpost.tmuxd.v1.Submitted.evidence:type_name -> muxpost.tmuxd.v1.Evidence
+	1,  // 33: muxpost.tmuxd.v1.AlreadyDelivered.evidence:type_name -> muxpost.tmuxd.v1.Evidence
+	2,  // 34: muxpost.tmuxd.v1.Held.reason:type_name -> muxpost.tmuxd.v1.HoldReason
+	32, // 35: muxpost.tmuxd.v1.Unconfirmed.phase:type_name -> muxpost.tmuxd.v1.Phase
+	25, // 36: muxpost.tmuxd.v1.InfoResponse.harnesses:type_name -> muxpost.tmuxd.v1.HarnessInfo
+	24, // 37: muxpost.tmuxd.v1.InfoResponse.sessions:type_name -> muxpost.tmuxd.v1.SessionCounts
+	26, // 38: muxpost.tmuxd.v1.InfoResponse.labels:type_name -> muxpost.tmuxd.v1.InfoResponse.LabelsEntry
+	4,  // 39: muxpost.tmuxd.v1.HarnessInfo.conversation_source:type_name -> muxpost.tmuxd.v1.ConversationSource
+	3,  // 40: muxpost.tmuxd.v1.HarnessInfo.channel:type_name -> muxpost.tmuxd.v1.Channel
+	5,  // 41: muxpost.tmuxd.v1.TmuxdService.SessionState:input_type -> muxpost.tmuxd.v1.SessionStateRequest
+	7,  // 42: muxpost.tmuxd.v1.TmuxdService.Spawn:input_type -> muxpost.tmuxd.v1.SpawnRequest
+	16, // 43: muxpost.tmuxd.v1.TmuxdService.Paste:input_type -> muxpost.tmuxd.v1.PasteRequest
+	37, // 44: muxpost.tmuxd.v1.TmuxdService.SessionExists:input_type -> muxpost.tmuxd.v1.SessionExistsRequest
+	38, // 45: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:input_type -> muxpost.tmuxd.v1.SessionMayTalkRequest
+	39, // 46: muxpost.tmuxd.v1.TmuxdService.RaiseFence:input_type -> muxpost.tmuxd.v1.RaiseFenceRequest
+	40, // 47: muxpost.tmuxd.v1.TmuxdService.Capture:input_type -> muxpost.tmuxd.v1.CaptureRequest
+	41, // 48: muxpost.tmuxd.v1.TmuxdService.Terminate:input_type -> muxpost.tmuxd.v1.TerminateRequest
+	42, // 49: muxpost.tmuxd.v1.TmuxdService.Kill:input_type -> muxpost.tmuxd.v1.KillRequest
+	43, // 50: muxpost.tmuxd.v1.TmuxdService.ListSessions:input_type -> muxpost.tmuxd.v1.ListSessionsRequest
+	44, // 51: muxpost.tmuxd.v1.TmuxdService.WatchSessions:input_type -> muxpost.tmuxd.v1.WatchSessionsRequest
+	45, // 52: muxpost.tmuxd.v1.TmuxdService.RunTask:input_type -> muxpost.tmuxd.v1.RunTaskRequest
+	46, // 53: muxpost.tmuxd.v1.TmuxdService.GetAttempt:input_type -> muxpost.tmuxd.v1.GetAttemptRequest
+	47, // 54: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:input_type -> muxpost.tmuxd.v1.WatchAttemptsRequest
+	48, // 55: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
+	49, // 56: muxpost.tmuxd.v1.TmuxdService.ListTrees:input_type -> muxpost.tmuxd.v1.ListTreesRequest
+	50, // 57: muxpost.tmuxd.v1.TmuxdService.RemoveTree:input_type -> muxpost.tmuxd.v1.RemoveTreeRequest
+	22, // 58: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
+	6,  // 59: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
+	11, // 60: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
+	17, // 61: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
+	51, // 62: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
+	52, // 63: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
+	53, // 64: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
+	54, // 65: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
+	55, // 66: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
+	56, // 67: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
+	57, // 68: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
+	58, // 69: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
+	59, // 70: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
+	60, // 71: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
+	61, // 72: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
+	62, // 73: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
+	63, // 74: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
+	64, // 75: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
+	23, // 76: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
+	59, // [59:77] is the sub-list for method output_type
+	41, // [41:59] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_tmuxd_v1_tmuxd_proto_init() }
