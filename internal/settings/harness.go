@@ -2,6 +2,7 @@ package settings
 
 import (
 	_ "embed" // for the files of harnesses
+	"fmt"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -25,6 +26,15 @@ const (
 	// BusyHold and BusyDeliver are what Harness.WhenBusy may be.
 	BusyHold    = "hold"
 	BusyDeliver = "deliver"
+	// StatusTitle and StatusNote are what Harness.Status may be: the title of its pane tells; or it writes a note, whose path it gets as {note}.
+	StatusTitle = "title"
+	StatusNote  = "note"
+	// FailureUnknown and the others are what Failure.Class may be: the program does not know the conversation; that is open in another process; a limit
+	// of use is reached; it is not logged in.
+	FailureUnknown = "conversation_unknown"
+	FailureInUse   = "conversation_in_use"
+	FailureLimit   = "usage_limit"
+	FailureAuth    = "auth"
 	// TaskPromptStdin and the others are what Harness.TaskPrompt may be: the prompt is the standard input; it is that and a file besides, whose
 	// name Task has as {prompt_file}; Task has one sentence ({sentence}) that points to the file; Task has the text itself ({prompt}), where
 	// every user of the host can read it.
@@ -43,6 +53,9 @@ var (
 
 // uuid is the form of ids that we make, and that some programs make alike.
 const uuid = `[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`
+
+// spinning matches a title that begins with a frame of the usual spinner. tmux reads it too, and knows no range of such characters.
+const spinning = `^[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] `
 
 // codexStart are the first arguments of every codex.
 func codexStart() []string {
@@ -86,7 +99,7 @@ func BuiltinHarnesses() map[string]Harness {
 			ConversationID: ConversationAssigned,
 			Env:            map[string]string{"FAKEAGENT_HOME": "{state}", "FAKEAGENT_CHANNEL": "{socket}"},
 			PassEnv: []string{"FAKEAGENT_READY_AFTER", "FAKEAGENT_PASTE_SETTLE", "FAKEAGENT_PASTE_DRAW", "FAKEAGENT_FOLD", "FAKEAGENT_TURN",
-				"FAKEAGENT_DIE_AFTER", "FAKEAGENT_EXIT_AFTER", "FAKEAGENT_EXIT_CODE", "FAKEAGENT_TRUST_DIALOG"},
+				"FAKEAGENT_DIE_AFTER", "FAKEAGENT_EXIT_AFTER", "FAKEAGENT_EXIT_CODE", "FAKEAGENT_EXIT_MESSAGE", "FAKEAGENT_TRUST_DIALOG"},
 			Prompt:            `^› (.*)$`,
 			Placeholder:       `^Ask fakeagent to do anything`,
 			Footer:            `^  fake-1 · `,
@@ -94,13 +107,22 @@ func BuiltinHarnesses() map[string]Harness {
 			Dialogs:           []string{`^› 1\. `, `^Press enter to confirm`, `^This conversation is open in another app`},
 			DialogTitles:      []string{"[ ! ] Action Required"},
 			DialogsHideCursor: true,
-			BusyTitle:         `^[\x{2800}-\x{28FF}] `,
-			Busy:              `^  fake-1 · .* · esc to interrupt`,
-			WhenBusy:          BusyHold,
-			Settle:            200 * time.Millisecond,
-			Survival:          1500 * time.Millisecond,
-			Transcript:        "{state}/sessions/{conversation_id}.jsonl",
-			Taken:             `"type":"user"`,
+			Status:            StatusTitle,
+			Approval:          `^\[ ! \] Action Required|^› 1\. Yes`,
+			Failures: []Failure{
+				{Class: FailureUnknown, Pattern: `^ERROR: No saved session found`},
+				{Class: FailureInUse, Pattern: `^This conversation is open in another app`},
+				{Class: FailureLimit, Pattern: `^■ .*usage limit`, Told: `"type":"error".*"text":"([^"]*usage limit[^"]*)`},
+				{Class: FailureAuth, Pattern: `^■ .*not logged in`, Told: `"type":"error".*"text":"([^"]*not logged in[^"]*)`},
+			},
+			TurnEnds:   `^\{"time":"[^"]*","seq":\d+,"type":"(assistant|error|interrupted)"`,
+			BusyTitle:  spinning,
+			Busy:       `^  fake-1 · .* · esc to interrupt`,
+			WhenBusy:   BusyHold,
+			Settle:     200 * time.Millisecond,
+			Survival:   1500 * time.Millisecond,
+			Transcript: "{state}/sessions/{conversation_id}.jsonl",
+			Taken:      `"type":"user"`,
 		},
 		// Tried with codex-cli 0.171.0. Its daemon is kept out: it would outlive the session. The directory is trusted for this start alone, and
 		// nothing is written into the user's own configuration.
@@ -125,13 +147,23 @@ func BuiltinHarnesses() map[string]Harness {
 				`open in another app`, `Sign in with ChatGPT`},
 			DialogTitles:      []string{"[ ! ] Action Required", "[ . ] Action Required"},
 			DialogsHideCursor: true,
-			BusyTitle:         `^[\x{2800}-\x{28FF}] `,
-			Busy:              `^[•◦] .+ \(\d.* • esc to interrupt\)|^ *Waiting for startup · esc cancel`,
-			WhenBusy:          BusyHold,
-			Settle:            100 * time.Millisecond,
-			Survival:          3 * time.Second,
-			Transcript:        "{home}/.codex/sessions/*/*/*/rollout-*-{conversation_id}.jsonl",
-			Taken:             `"role":"user"`,
+			Status:            StatusTitle,
+			Approval:          `^\[ [!.] \] Action Required`,
+			Failures: []Failure{
+				{Class: FailureUnknown, Pattern: `^ERROR: No saved session found with ID`},
+				{Class: FailureInUse, Pattern: `open in another app`},
+				{Class: FailureLimit, Pattern: `^■ .*(?:429 Too Many Requests|[Uu]sage limit)`,
+					Told: `"error":\{"message":"([^"]*(?:429 Too Many Requests|[Uu]sage limit)[^"]*)`},
+				{Class: FailureAuth, Pattern: `^■ .*(?:401 Unauthorized|403 Forbidden)`, Told: `"error":\{"message":"([^"]*(?:401 Unauthorized|403 Forbidden)[^"]*)`},
+			},
+			TurnEnds:   `^\{[^{]*"type":"event_msg","payload":\{"type":"(task_complete|turn_aborted)"`,
+			BusyTitle:  spinning,
+			Busy:       `^[•◦] .+ \(\d.* • esc to interrupt\)|^ *Waiting for startup · esc cancel`,
+			WhenBusy:   BusyHold,
+			Settle:     100 * time.Millisecond,
+			Survival:   3 * time.Second,
+			Transcript: "{home}/.codex/sessions/*/*/*/rollout-*-{conversation_id}.jsonl",
+			Taken:      `"role":"user"`,
 		},
 		// Tried with opencode 1.18.33. Plugins in a directory of muxpost's own tell what it took, and take deliveries; the user's configuration
 		// stays as it is.
@@ -144,7 +176,7 @@ func BuiltinHarnesses() map[string]Harness {
 			ConversationID:   ConversationLearned,
 			ConversationForm: `ses_[A-Za-z0-9]+`,
 			Env: map[string]string{"OPENCODE_CONFIG_DIR": "{state}/config", "MUXPOST_SESSIONS": "{state}/sessions",
-				"MUXPOST_CHANNEL": "{socket}", "OPENCODE_DISABLE_AUTOUPDATE": "1"},
+				"MUXPOST_NOTE": "{note}", "MUXPOST_CHANNEL": "{socket}", "OPENCODE_DISABLE_AUTOUPDATE": "1"},
 			Files: map[string]string{"{state}/config/plugin/muxpost.js": opencodePlugin,
 				"{state}/config/plugin/muxpost-channel.js": opencodeChannel},
 			// Beside a wide one stands more, behind a gap.
@@ -155,13 +187,19 @@ func BuiltinHarnesses() map[string]Harness {
 			Fold:              `\[Pasted ~\d+ lines?\]`,
 			Dialogs:           []string{`Permission required`, `Allow once +Allow always`},
 			DialogsHideCursor: true,
-			Busy:              `^ *[■⬝]+  esc (again to )?interrupt`,
+			Busy:              `^ *[■⬝]+ +(esc (again to )?interrupt|.* \[retrying )`,
 			WhenBusy:          BusyHold,
-			TurnShows:         5 * time.Second,
-			Settle:            100 * time.Millisecond,
-			Survival:          3 * time.Second,
-			Transcript:        "{state}/sessions/{conversation_id}.jsonl",
-			Taken:             `"type":"user"`,
+			Status:            StatusNote,
+			Approval:          `Permission required|Allow once`,
+			// At a limit of use it tries again by itself.
+			Failures: []Failure{
+				{Class: FailureUnknown, Pattern: `^Error: (?:Session not found|Invalid session ID)`},
+				{Class: FailureAuth, Told: `^error (ProviderAuthError.*|\S+ (?:401|403) .*)`},
+			},
+			Settle:     100 * time.Millisecond,
+			Survival:   3 * time.Second,
+			Transcript: "{state}/sessions/{conversation_id}.jsonl",
+			Taken:      `"type":"user"`,
 		},
 		"gemini":       gemini(),
 		"qwen":         qwen(),
@@ -208,7 +246,8 @@ func (h Harness) check(p *problems, name string) {
 		"safely; only an entry with task, and without fresh and resume, does without", key)
 	h.checkTask(p, key)
 	p.add(h.Survival < 0 || h.Survival > maxSurvival, "%s.survival is %v: it must be 0s to %v", key, h.Survival, maxSurvival)
-	p.add(h.TurnShows < 0 || h.TurnShows > maxSettle, "%s.turn_shows is %v: it must be 0s to %v", key, h.TurnShows, maxSettle)
+	h.checkStatus(p, key)
+	h.checkFailures(p, key)
 	p.add(h.Settle < 0 || h.Settle > maxSettle, "%s.settle is %v: it must be 0s to %v", key, h.Settle, maxSettle)
 	p.add(h.WhenBusy != BusyHold && h.WhenBusy != BusyDeliver, "%s.when_busy is %q: write %q or %q", key, h.WhenBusy, BusyHold, BusyDeliver)
 	h.checkChannel(p, key)
@@ -249,6 +288,38 @@ func (h Harness) tasksAlone() bool { return len(h.Task) > 0 && len(h.Fresh) == 0
 // Interactive reports whether the entry can run a session.
 func (h Harness) Interactive() bool { return h.Prompt != "" }
 
+// checkStatus finds the mistakes in how an entry tells what it does.
+func (h Harness) checkStatus(p *problems, key string) {
+	_, posixErr := regexp.CompilePOSIX(h.BusyTitle)
+	switch h.Status {
+	case "":
+	case StatusTitle:
+		p.add(h.BusyTitle == "", "%s.busy_title is needed, since status is %s", key, StatusTitle)
+		p.add(strings.Contains(h.BusyTitle, `\x`), "%s.busy_title holds a character as a number, which tmux does not read: write the character itself", key)
+		p.add(posixErr != nil, "%s.busy_title is a pattern that tmux reads too, since status is %s, and is not a POSIX regular expression: %v", key, StatusTitle, posixErr)
+	case StatusNote:
+		p.add(!holds(append(slices.Collect(maps.Values(h.Env)), h.Fresh...), "{note}"), "%s.env needs {note}, since status is %s", key, StatusNote)
+	default:
+		p.add(true, "%s.status is %q: write %q, %q or nothing", key, h.Status, StatusTitle, StatusNote)
+	}
+}
+
+// checkFailures finds the mistakes in how an entry classifies failures.
+func (h Harness) checkFailures(p *problems, key string) {
+	for i, f := range h.Failures {
+		at := fmt.Sprintf("%s.failures[%d]", key, i)
+		p.add(!slices.Contains([]string{FailureUnknown, FailureInUse, FailureLimit, FailureAuth}, f.Class), "%s.class is %q: write %s, %s, %s or %s", at, f.Class,
+			FailureUnknown, FailureInUse, FailureLimit, FailureAuth)
+		p.add(f.Pattern == "" && f.Told == "", "%s: a pattern is needed, in pattern or told", at)
+		for word, pattern := range map[string]string{"pattern": f.Pattern, "told": f.Told} {
+			_, err := regexp.Compile(pattern)
+			p.add(err != nil, "%s.%s: %v", at, word, err)
+		}
+	}
+	_, err := regexp.Compile(h.TurnEnds)
+	p.add(err != nil, "%s.turn_ends: %v", key, err)
+}
+
 // checkTask finds the mistakes in how an entry runs a task.
 func (h Harness) checkTask(p *problems, key string) {
 	words := map[string]string{TaskPromptStdin: "", TaskPromptFile: "{prompt_file}", TaskPromptSentence: "{sentence}", TaskPromptText: "{prompt}"}
@@ -269,7 +340,7 @@ func (h Harness) checkTask(p *problems, key string) {
 func (h Harness) checkPatterns(p *problems, key string) {
 	for _, c := range []struct{ key, pattern string }{
 		{"prompt", h.Prompt}, {"edge", h.Edge}, {"placeholder", h.Placeholder}, {"footer", h.Footer}, {"fold", h.Fold}, {"busy_title", h.BusyTitle},
-		{"busy", h.Busy}, {"taken", h.Taken}, {"conversation_form", h.ConversationForm},
+		{"approval", h.Approval}, {"busy", h.Busy}, {"taken", h.Taken}, {"conversation_form", h.ConversationForm},
 	} {
 		re, err := regexp.Compile(c.pattern)
 		p.add(err != nil, "%s.%s: %v", key, c.key, err)

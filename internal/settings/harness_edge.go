@@ -22,6 +22,8 @@ func gemini() Harness {
 		Fold:         `\[Pasted Text: \d+ lines\]`,
 		Dialogs:      []string{`^ *(│ *)?● [0-9]+\. `},
 		DialogTitles: []string{"✋"},
+		Status:       StatusTitle,
+		Approval:     `^✋`,
 		BusyTitle:    `^✦ `,
 		Busy:         `^ \S .*\(esc to cancel`,
 		WhenBusy:     BusyHold,
@@ -49,6 +51,7 @@ func qwen() Harness {
 		Footer:      `^  \? for shortcuts`,
 		Fold:        `\[Pasted Content (\d+) chars\]`,
 		Dialogs:     []string{`^ *(│ *)?› [0-9]+\. `, `Waiting for user confirmation`},
+		Approval:    `Yes, allow once|Waiting for user confirmation`,
 		Busy:        `^  \S .*esc to cancel\)`,
 		WhenBusy:    BusyHold,
 		Settle:      800 * time.Millisecond,
@@ -75,12 +78,17 @@ func claude() Harness {
 		Fold:             `\[Pasted text #\d+( \+\d+ lines)?\]`,
 		Dialogs: []string{`^ *(│ *)?❯ [0-9]+\. `, `^ *(│ *)?Do you want to (proceed|make|create)`,
 			`^ *(│ *)?Do you trust the files in this folder`, `Enter to confirm`},
+		Approval: `Do you want to (proceed|make|create)`,
+		Failures: []Failure{
+			{Class: FailureUnknown, Pattern: `^No conversation found with session ID`},
+			{Class: FailureInUse, Pattern: `^Error: Session ID .* is already in use`},
+		},
 		Busy:     `esc to interrupt`,
 		WhenBusy: BusyHold,
 		Settle:   500 * time.Millisecond,
 		Survival: 6 * time.Second,
-		Unmeasured: []string{"fresh", "resume", "task", "prompt", "edge", "footer", "fold", "dialogs", "busy", "settle",
-			"survival"},
+		Unmeasured: []string{"fresh", "resume", "task", "prompt", "edge", "footer", "fold", "dialogs", "approval", "failures", "busy",
+			"settle", "survival"},
 	}
 }
 
@@ -95,10 +103,11 @@ func cursorAgent() Harness {
 		Edge:       `^ *[┌╭└╰]─{20,}`,
 		Footer:     `^ *(/ commands · @ files|Auto)`,
 		Dialogs:    []string{`^ *(│ *)?→ .*\((y|enter)\)`, `^ *(│ *)?Run this command`},
+		Approval:   `Run this command`,
 		Busy:       `(ctrl\+c|esc) to stop`,
 		WhenBusy:   BusyHold,
 		Settle:     500 * time.Millisecond,
 		Survival:   6 * time.Second,
-		Unmeasured: []string{"fresh", "task", "prompt", "edge", "footer", "dialogs", "busy", "settle", "survival"},
+		Unmeasured: []string{"fresh", "task", "prompt", "edge", "footer", "dialogs", "approval", "busy", "settle", "survival"},
 	}
 }

@@ -152,12 +152,18 @@ type Harness struct {
 	// BusyTitle matches the pane's title, Busy a row of the last ones, while a turn runs.
 	BusyTitle string `conf:"busy_title"`
 	Busy      string `conf:"busy"`
+	// Status says how it tells what it does, so that nobody has to look at its screen for that: see the Status constants. Empty tells nothing.
+	Status string `conf:"status"`
+	// Approval matches the row of a dialog, or the title, with which it asks to be allowed something. Any other dialog needs a person as well.
+	Approval string `conf:"approval"`
+	// Failures classify what it says when it cannot go on, the first that matches counts.
+	Failures []Failure `conf:"failures"`
+	// TurnEnds matches the line of the transcript with which a turn ends; empty where the transcript does not tell how one ended.
+	TurnEnds string `conf:"turn_ends"`
 	// WhenBusy says what to do with an event during a turn: "deliver" (the program queues it) or "hold".
 	WhenBusy string `conf:"when_busy"`
 	// NoBracketedPaste is true for programs without bracketed paste: a text is made one line for them.
 	NoBracketedPaste bool `conf:"no_bracketed_paste"`
-	// TurnShows is how long after it took a text the program may look idle, though the turn runs.
-	TurnShows time.Duration `conf:"turn_shows"`
 	// Settle is how long after a paste the program takes a submit.
 	Settle time.Duration `conf:"settle"`
 	// Survival is how long a start is watched before it counts.
@@ -168,6 +174,17 @@ type Harness struct {
 	Taken string `conf:"taken"`
 	// Unmeasured names the keys of the entry that were never tried on the real program, for people.
 	Unmeasured []string `conf:"unmeasured"`
+}
+
+// Failure is a way in which a program says that it cannot go on.
+type Failure struct {
+	// Class is what that means: see the Failure constants.
+	Class string `conf:"class"`
+	// Pattern matches a row of its screen: one of the last of a program that ended, or one above the composer that nothing was written after. Told
+	// matches what it told of a turn that ended: the line that TurnEnds finds, or the detail of its note. One of them may be missing; the first group of
+	// either, where there is one, is what is said of it.
+	Pattern string `conf:"pattern"`
+	Told    string `conf:"told"`
 }
 
 // What Dispatcher.FirstSpawn may be.

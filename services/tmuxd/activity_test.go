@@ -4,6 +4,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
@@ -12,11 +13,13 @@ import (
 func TestActivity_IsWhatTheScreenShows(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, map[string]string{"FAKEAGENT_READY_AFTER": "3s", "FAKEAGENT_TURN": "2s"})
+	r.watched(time.Hour)
 	does := func(want host.Activity, what string) (detail string) {
 		t.Helper()
 		r.until(what, func() bool {
 			var got host.Activity
-			got, detail = r.Activity(r.ctx(), r.item)
+			d := r.Activity(r.ctx(), r.item, true)
+			got, detail = d.Activity, d.Detail
 			return got == want
 		})
 		return detail
@@ -33,7 +36,7 @@ func TestActivity_IsWhatTheScreenShows(t *testing.T) {
 	r.person("send-keys", "-t", "%0", "C-u")
 	does(host.ActivityIdle, "he has thought better of it")
 	r.signal(r.agentPid(), syscall.SIGUSR1)
-	if detail := does(host.ActivityDialog, "a dialog waits"); !strings.Contains(detail, "1. Yes") && !strings.Contains(detail, "Action Required") {
+	if detail := does(host.ActivityApproval, "a dialog waits"); !strings.Contains(detail, "1. Yes") && !strings.Contains(detail, "Action Required") {
 		t.Errorf("detail %q", detail)
 	}
 	r.signal(r.agentPid(), syscall.SIGKILL)

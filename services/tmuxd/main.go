@@ -26,6 +26,7 @@ import (
 	"muxpost.dev/muxpost/services/tmuxd/internal/disk"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
+	"muxpost.dev/muxpost/services/tmuxd/internal/notes"
 	"muxpost.dev/muxpost/services/tmuxd/internal/pidfd"
 	"muxpost.dev/muxpost/services/tmuxd/internal/server"
 	"muxpost.dev/muxpost/services/tmuxd/internal/tmux"
@@ -96,6 +97,16 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	h = host.New(host.Config{Roots: c.Roots, Width: c.Width, Height: c.Height, Capacity: c.Capacity},
 		host.Deps{Tmux: client, Disk: state, Trees: made, Processes: processes, Table: table, Channels: channels, Logger: telemetry.Logger, Now: time.Now,
 			Getenv: os.LookupEnv})
+	stopNotes, err := notes.Watch(state.NotesDir(), func(name string) {
+		if target, stamp, ok := disk.NoteOf(name); ok {
+			h.Noted(target, stamp)
+		}
+	}, h.NotedAny)
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, "", "what agents' programs tell cannot be watched", err).
+			WithRemedy("raise fs.inotify.max_user_instances")
+	}
+	defer func() { _ = stopNotes() }()
 	attempts, err := newAttempts(c, state, client, table, telemetry)
 	if err != nil {
 		return err

@@ -239,7 +239,7 @@ func TestPaste_AWordThatCouldBeCompletedIsClosed(t *testing.T) {
 func TestPaste_ATurnThatDoesNotShowYetIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.entry.TurnShows = 5 * time.Second
+	r.entry.Status, r.entry.Env["MUXPOST_NOTE"] = "note", "{note}"
 	r.restart()
 	res := r.started("", "")
 	r.ready()
@@ -247,11 +247,24 @@ func TestPaste_ATurnThatDoesNotShowYetIsWaitedFor(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	r.idle()
+	note := r.disk.NotePath(r.item.Target(), res.Incarnation.Stamp)
+	if env, err := os.ReadFile("/proc/" + strconv.Itoa(r.agentPid()) + "/environ"); err != nil || !strings.Contains(string(env), "MUXPOST_NOTE="+note+"\x00") {
+		t.Fatalf("the program does not know where to tell: %v", err)
+	}
+	r.notes(note, "working", time.Now())
 	if got := r.paste(d2, "hello there"); got.Verdict != host.Held || got.Cause != host.HeldBusy {
 		t.Fatalf("an agent looks idle, but may have begun a turn: %+v", got)
 	}
-	r.until("it goes in once a turn would show", func() bool { return r.goesIn(d2, "hello there") })
-	r.took(res.Conversation, typed(d1, "hello"), typed(d2, "hello there"))
+	r.notes(note, "idle", time.Now())
+	if got := r.paste(d2, "hello there"); got.Verdict != host.Submitted {
+		t.Fatalf("the turn is over: %+v", got)
+	}
+	r.idle()
+	r.notes(note, "working", time.Now().Add(-time.Hour))
+	if got := r.paste(d3, "and again"); got.Verdict != host.Submitted {
+		t.Fatalf("it did not say that it is done, and its screen shows it: %+v", got)
+	}
+	r.took(res.Conversation, typed(d1, "hello"), typed(d2, "hello there"), typed(d3, "and again"))
 }
 
 func TestPaste_GoesToTheAgentsPaneAlone(t *testing.T) {

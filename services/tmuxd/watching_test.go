@@ -13,11 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/services/tmuxd/internal/disk"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
+	"muxpost.dev/muxpost/services/tmuxd/internal/notes"
 	"muxpost.dev/muxpost/services/tmuxd/internal/pidfd"
 	"muxpost.dev/muxpost/services/tmuxd/internal/tmux"
 )
@@ -30,11 +33,22 @@ type watching struct {
 	*rig
 	processes *pidfd.Watcher
 	log       *syncBuffer
-	// looks counts the questions that went to a server.
-	looks atomic.Int32
+	// looks counts the questions that went to a server, and commands everything that did.
+	looks, commands atomic.Int32
 	// ended is called after the host heard of the end of a process, with its pid. An end may be heard of twice.
 	ended atomic.Pointer[func(pid int)]
 	stop  func()
+}
+
+// counted is a tracer that counts: each list that goes to a server, and each run of tmux, is a span.
+type counted struct {
+	noop.Tracer
+	spans *atomic.Int32
+}
+
+func (c counted) Start(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
+	c.spans.Add(1)
+	return c.Tracer.Start(ctx, name, opts...)
 }
 
 // counting is the host's tmux, with a count of the looks.
@@ -85,7 +99,7 @@ func (r *rig) watched(sweep time.Duration) *watching {
 	}
 	r.tmux.Close()
 	var h *host.Host
-	if r.tmux, err = tmux.New(tmux.Config{Bin: "tmux", Dir: filepath.Join(r.dir, "state"), Tracer: noop.NewTracerProvider().Tracer(""),
+	if r.tmux, err = tmux.New(tmux.Config{Bin: "tmux", Dir: filepath.Join(r.dir, "state"), Tracer: counted{spans: &w.commands},
 		Hint: func(target string) { h.Hint(target) }, Env: []string{"PATH=" + os.Getenv("PATH"), "TERM=xterm-256color"}}); err != nil {
 		r.t.Fatal(err)
 	}
@@ -97,6 +111,14 @@ func (r *rig) watched(sweep time.Duration) *watching {
 		r.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	stopNotes, err := notes.Watch(r.disk.NotesDir(), func(name string) {
+		if target, stamp, ok := disk.NoteOf(name); ok {
+			h.Noted(target, stamp)
+		}
+	}, h.NotedAny)
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	watched := make(chan error, 1)
 	go func() { watched <- h.Watch(ctx) }()
 	w.stop = sync.OnceFunc(func() {
@@ -105,6 +127,9 @@ func (r *rig) watched(sweep time.Duration) *watching {
 			r.t.Error(err)
 		}
 		_ = w.processes.Close()
+		if err := stopNotes(); err != nil {
+			r.t.Error(err)
+		}
 	})
 	r.t.Cleanup(w.stop)
 	return w

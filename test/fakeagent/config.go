@@ -44,6 +44,7 @@ func configure(args []string, getenv func(string) string, usage io.Writer) (conf
 	flags.DurationVar(&c.dieAfter, "die-after", 1200*time.Millisecond, "time until the resume of an unknown conversation fails")
 	flags.DurationVar(&c.exitAfter, "exit-after", 0, "time until the program ends by itself (0: never)")
 	flags.IntVar(&c.exitCode, "exit-code", 0, "status with which it ends then")
+	flags.StringVar(&c.exitMessage, "exit-message", "", "what it says then")
 	flags.BoolVar(&c.trust, "trust-dialog", false, "ask whether the folder is trusted before the composer opens")
 	flags.BoolVar(&c.task, "task", false, "do the one task that the standard input says, and end; no terminal is needed")
 	flags.BoolVar(&c.version, "version", false, "print the version and end")

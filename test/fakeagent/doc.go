@@ -17,6 +17,7 @@
 //	zz:dur=2s      the turn lasts this long
 //	zz:dialog      a permission dialog opens when the turn's time is over, and the turn waits for the answer
 //	zz:dialog=1s   the same, one second into the turn
+//	zz:fail=limit  the turn fails: at a limit of use; =login, because nobody is logged in; =model, because the model does not answer
 //	zz:stream      the screen looks idle during the turn; only the title tells
 //	zz:exit=3      the program exits with this status after the turn
 //	zz:mute        if it was handed over: it is taken, and whoever handed it over hears nothing

@@ -20,6 +20,7 @@ type settings struct {
 	prompt      string        // submitted as the first message; empty for none
 	exitAfter   time.Duration // zero for never
 	exitCode    int
+	exitMessage string
 	doom        string        // a run that only pretends to start: what it says when it dies
 	dieAfter    time.Duration // and when
 	locked      bool          // the conversation is open in another process
@@ -147,7 +148,9 @@ func (m *model) tick(now time.Time) []effect {
 	case !m.dieAt.IsZero() && !now.Before(m.dieAt):
 		return []effect{{kind: effExit, code: 1, text: m.doom}}
 	case !m.exitAt.IsZero() && !now.Before(m.exitAt):
-		return leave(m.exitCode)
+		out := leave(m.exitCode)
+		out[len(out)-1].text = m.exitMessage
+		return out
 	case m.doom != "":
 		return nil
 	}
@@ -191,9 +194,12 @@ func (m *model) work() []effect {
 	if m.now.Before(m.turn.end) {
 		return nil
 	}
-	answer := fmt.Sprintf("ok (%d chars)", m.turn.runes)
-	m.say(leadAgent, answer)
-	out := []effect{record("assistant", answer)}
+	lead, kind, answer := leadAgent, "assistant", fmt.Sprintf("ok (%d chars)", m.turn.runes)
+	if problem, fails := problems[m.turn.fail]; fails {
+		lead, kind, answer = leadInterrupt, "error", problem
+	}
+	m.say(lead, answer)
+	out := []effect{record(kind, answer)}
 	if m.turn.exit {
 		return append(out, leave(m.turn.code)...)
 	}

@@ -51,9 +51,9 @@ func render(m *model, w, h int) frame {
 // title is what the pane is called: it alone tells idle from streaming.
 func (m *model) title() string {
 	switch {
-	case m.dialog == trustDialog || m.dialog == permissionDialog:
+	case m.dialog == permissionDialog:
 		return askTitle
-	case !m.ready:
+	case !m.ready || m.dialog == trustDialog:
 		return ""
 	case m.busy():
 		spinner := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")

@@ -15,8 +15,16 @@ type turn struct {
 	askAt  time.Time // when
 	asked  bool      // and it has been open already
 	stream bool      // the screen looks idle
+	fail   string    // it fails: a key of problems
 	exit   bool      // the program ends with the turn
 	code   int       // with this status
+}
+
+// problems are what a turn can fail with.
+var problems = map[string]string{
+	"limit": "You have hit your usage limit; try again later",
+	"login": "You are not logged in",
+	"model": "The model does not answer",
 }
 
 // newTurn reads the directives of a prompt. A directive with a value that cannot be read is ignored, as any word is.
@@ -39,6 +47,8 @@ func newTurn(text string, runes int, now time.Time, length time.Duration) *turn 
 			if d, err := time.ParseDuration(value); err == nil && d >= 0 {
 				ask = d
 			}
+		case "fail":
+			t.fail = value
 		case "stream":
 			t.stream = true
 		case "exit":

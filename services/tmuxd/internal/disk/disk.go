@@ -44,7 +44,7 @@ func Open(root, execPath string) (*Dir, error) {
 	if !filepath.IsAbs(root) {
 		return nil, fmt.Errorf("the state directory %q is not an absolute path", root)
 	}
-	for _, sub := range []string{"", "sessions", "records", "specs", "prompts", "journal", "tokens"} {
+	for _, sub := range []string{"", "sessions", "records", "specs", "prompts", "notes", "journal", "tokens"} {
 		if err := os.MkdirAll(filepath.Join(root, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("cannot make the state directory: %w", err)
 		}
@@ -306,6 +306,32 @@ func (d *Dir) Transcripts(pattern string, since time.Time, read map[string]int64
 		}
 	}
 	return nil
+}
+
+// tailSize is how much of the end of a file is searched for a line.
+const tailSize = 64 << 10
+
+// LastLine returns the last line that match takes, near the end of the newest file that a pattern (as in path/filepath) names and that changed after
+// since; empty for none.
+func (d *Dir) LastLine(pattern string, since time.Time, match func(line []byte) bool) (last string) {
+	paths, _ := filepath.Glob(pattern) // the pattern was checked with the entry
+	newest, path := since, ""
+	for _, p := range paths {
+		if at := modified(p); at.After(newest) {
+			newest, path = at, p
+		}
+	}
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	_, _, _ = lines(path, max(0, info.Size()-tailSize), func(line []byte) bool {
+		if match(line) {
+			last = string(line)
+		}
+		return true
+	})
+	return last
 }
 
 // lines calls match with each line of a file from a place on, however long, until it returns false. end is behind the last whole line that was

@@ -18,6 +18,7 @@ import (
 //	records/TARGET.STAMP.json    the incarnation; until the target is forgotten, at most keepRecords a target
 //	specs/STAMP.json             the start; until the wrapper or we take it, or until it is too late to start
 //	prompts/STAMP.txt            the incarnation; until it has ended
+//	notes/TARGET.STAMP           the incarnation; until it has ended
 //	tokens/TARGET.json           the target; for good, it is what keeps an older act from ever coming back
 //	journal/TARGET.jsonl         the deliveries; for good, a restored database asks about each again
 //	attempts/ID/*                the attempt; until it is swept, which an open one never is (see package attempt)
@@ -67,6 +68,9 @@ func (d *Dir) Forget(target string, token int64) error {
 		}
 		d.Revoke(stamp)
 		d.Discard(stamp)
+		if err := os.Remove(d.NotePath(target, stamp)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	// It goes last: as long as it is there, forgetting is gone on with.
 	if err := os.Remove(d.path("sessions", target+".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +82,7 @@ func (d *Dir) Forget(target string, token int64) error {
 // Tidy removes the files that have no owner any more: what a crash left behind. Records of targets that nobody remembers are kept for an age.
 // It returns what it removed.
 func (d *Dir) Tidy(now time.Time, age time.Duration) (removed []string, err error) {
-	for _, tidy := range []func(now time.Time, age time.Duration) ([]string, error){d.tidySpecs, d.tidyPrompts, d.tidyRecords, d.tidyWrites} {
+	for _, tidy := range []func(now time.Time, age time.Duration) ([]string, error){d.tidySpecs, d.tidyPrompts, d.tidyNotes, d.tidyRecords, d.tidyWrites} {
 		paths, tidyErr := tidy(now, age)
 		removed, err = append(removed, paths...), errors.Join(err, tidyErr)
 	}

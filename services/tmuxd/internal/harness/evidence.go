@@ -16,8 +16,27 @@ func (h *Harness) Transcripts(dir string) string {
 	if h.Transcript == "" {
 		return ""
 	}
-	escape := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace
-	return strings.NewReplacer("{conversation_id}", "*", "{dir}", escape(dir), "{home}", escape(h.home), "{state}", escape(h.state)).
+	return h.transcripts("*", dir)
+}
+
+// RecordsTurns reports whether the transcript of a conversation tells how a turn ended.
+func (h *Harness) RecordsTurns() bool {
+	return h.turnEnds != nil && strings.Contains(h.Transcript, "{conversation_id}")
+}
+
+// TranscriptOf returns the pattern of the file in which a conversation is recorded.
+func (h *Harness) TranscriptOf(conversation, dir string) string {
+	return h.transcripts(escapePattern(conversation), dir)
+}
+
+// escapePattern writes a text so that a pattern of files reads it as itself.
+func escapePattern(s string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(s)
+}
+
+func (h *Harness) transcripts(conversation, dir string) string {
+	escape := escapePattern
+	return strings.NewReplacer("{conversation_id}", conversation, "{dir}", escape(dir), "{home}", escape(h.home), "{state}", escape(h.state)).
 		Replace(h.Transcript)
 }
 

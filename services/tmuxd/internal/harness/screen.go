@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -28,6 +29,8 @@ type Reading struct {
 	Busy bool
 	// Text is what stands in the composer, its rows joined by a blank; empty for an empty one.
 	Text string
+	// Failure is why the program cannot go on, where it says so and nothing was written since; its zero value says nothing.
+	Failure Failure
 	// Elsewhere has a bit for each dialog pattern that matches a row which is no dialog, but a text that quotes one.
 	Elsewhere uint64
 }
@@ -42,6 +45,11 @@ func (h *Harness) Guarded(r Reading) []string {
 		}
 	}
 	return out
+}
+
+// AsksApproval reports whether the row or title of a dialog asks to be allowed something.
+func (h *Harness) AsksApproval(row string) bool {
+	return h.approval != nil && h.approval.MatchString(row)
 }
 
 // dialogRows is how many of the last rows can be a dialog: further up is history, which may quote one.
@@ -60,7 +68,7 @@ func (h *Harness) Read(s Screen) Reading {
 			r.Dialog, r.DialogRow = true, s.Title
 		}
 	}
-	text, composed := h.composer(s)
+	text, top, composed := h.composer(s)
 	for y, row := range s.Rows[:last] {
 		low := y >= last-dialogRows
 		for i, d := range h.dialogs {
@@ -79,11 +87,20 @@ func (h *Harness) Read(s Screen) Reading {
 		r.Busy = true
 	}
 	r.Text, r.Ready = text, composed && !r.Dialog
+	if !composed {
+		top = last
+	}
+	switch {
+	case r.Dialog:
+		r.Failure = h.classify(r.DialogRow, func(f failure) *regexp.Regexp { return f.pattern })
+	case !r.Busy:
+		r.Failure = h.among(s.Rows[:top], liveRows)
+	}
 	return r
 }
 
-// composer returns the text in the composer, and whether the composer is there.
-func (h *Harness) composer(s Screen) (string, bool) {
+// composer returns the text in the composer and its first row, and whether the composer is there.
+func (h *Harness) composer(s Screen) (text string, top int, composed bool) {
 	// tmux gives rows without the blanks at their end, and the first row of a text may be an empty one.
 	padded := func(y int) string { return s.Rows[y] + " " }
 	bounds := h.atCursor
@@ -92,7 +109,7 @@ func (h *Harness) composer(s Screen) (string, bool) {
 	}
 	top, bottom := bounds(s, padded)
 	if top < 0 || bottom < top {
-		return "", false
+		return "", 0, false
 	}
 	row := padded(top)
 	m := h.prompt.FindStringSubmatchIndex(row)
@@ -102,13 +119,13 @@ func (h *Harness) composer(s Screen) (string, bool) {
 	// may stand there, and the pattern has to tell by the blanks before the words.
 	before := s.CursorY == top && s.CursorX <= start || h.HidesCursor() && top == bottom
 	if h.placeholder != nil && before && h.placeholder.MatchString(first) {
-		return "", true
+		return "", top, true
 	}
 	rows := []string{strings.TrimSpace(first)}
 	for y := top + 1; y <= bottom; y++ {
 		rows = append(rows, strings.TrimSpace(h.inside(padded(y))))
 	}
-	return strings.TrimSpace(strings.Join(rows, " ")), true
+	return strings.TrimSpace(strings.Join(rows, " ")), top, true
 }
 
 // atCursor returns the first and the last row of the composer in which the cursor stands, -1 when it stands in none: the first is looked for

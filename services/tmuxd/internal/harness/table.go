@@ -26,8 +26,10 @@ type Harness struct {
 	state  string
 	home   string
 
-	prompt, edge, placeholder, footer, fold, busyTitle, busy, taken, form *regexp.Regexp
-	dialogs                                                               []*regexp.Regexp
+	prompt, edge, placeholder, footer, fold, busyTitle, busy, approval, taken, form *regexp.Regexp
+	dialogs                                                                         []*regexp.Regexp
+	failures                                                                        []failure
+	turnEnds                                                                        *regexp.Regexp
 }
 
 // Table is the harnesses of a host, by name.
@@ -71,8 +73,12 @@ func compile(name string, e settings.Harness) (*Harness, error) {
 	h.prompt, h.placeholder, h.footer = pattern("prompt", h.Prompt), pattern("placeholder", h.Placeholder), pattern("footer", h.Footer)
 	h.edge = pattern("edge", h.Edge)
 	h.fold, h.busyTitle, h.busy = pattern("fold", h.Fold), pattern("busy_title", h.BusyTitle), pattern("busy", h.Busy)
-	h.taken = pattern("taken", h.Taken)
+	h.approval, h.taken = pattern("approval", h.Approval), pattern("taken", h.Taken)
 	h.form = pattern("conversation_form", "^(?:"+cmp.Or(h.ConversationForm, conversationForm)+")$")
+	h.turnEnds = pattern("turn_ends", h.TurnEnds)
+	for _, f := range h.Failures {
+		h.failures = append(h.failures, failure{f.Class, pattern("failures", f.Pattern), pattern("failures", f.Told)})
+	}
 	for _, d := range h.Dialogs {
 		h.dialogs = append(h.dialogs, pattern("dialogs", d))
 	}
@@ -119,6 +125,12 @@ func (h *Harness) ValidConversation(id string) bool { return h.form.MatchString(
 // Assigns reports whether the program takes the id of a new conversation from us.
 func (h *Harness) Assigns() bool { return h.ConversationID == settings.ConversationAssigned }
 
+// Tells reports whether the program is started so that it tells what it does.
+func (h *Harness) Tells() bool { return h.Status != "" }
+
+// TellsByTitle reports whether it does so by the title of its pane.
+func (h *Harness) TellsByTitle() bool { return h.Status == settings.StatusTitle }
+
 // Learns reports whether the program makes the ids of its conversations.
 func (h *Harness) Learns() bool { return h.ConversationID == settings.ConversationLearned }
 
@@ -138,6 +150,8 @@ type Vars struct {
 	Dir            string
 	// Socket is where the agent of a session listens; empty for a task.
 	Socket string
+	// Note is where the program is to tell what it does.
+	Note string
 	// AttemptID and Prompt are for tasks; Prompt only where the text itself goes on the command line.
 	AttemptID string
 	Prompt    string
@@ -147,7 +161,7 @@ func (h *Harness) expand(s string, v Vars) string {
 	// One pass: what is put in is never read again.
 	return strings.NewReplacer("{conversation_id}", v.ConversationID, "{prompt_file}", v.PromptFile, "{dir}", v.Dir, "{socket}", v.Socket,
 		"{dir_quoted}", quoted(v.Dir), "{home}", h.home,
-		"{state}", h.state, "{attempt_id}", v.AttemptID, "{sentence}", sentence(v.PromptFile), "{prompt}", v.Prompt).Replace(s)
+		"{state}", h.state, "{note}", v.Note, "{attempt_id}", v.AttemptID, "{sentence}", sentence(v.PromptFile), "{prompt}", v.Prompt).Replace(s)
 }
 
 // quoted returns a string as JSON has it, which TOML reads too.

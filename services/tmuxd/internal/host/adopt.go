@@ -73,13 +73,14 @@ func (h *Host) Watch(ctx context.Context) error {
 	defer sweep.Stop()
 	judge := time.NewTimer(0)
 	defer judge.Stop()
-	h.sweep()
+	h.NotedAny()
+	h.sweep(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-sweep.C:
-			h.sweep()
+			h.sweep(ctx)
 		case <-w.died:
 			w.mu.Lock()
 			due := w.burst.due()
@@ -93,7 +94,8 @@ func (h *Host) Watch(ctx context.Context) error {
 
 // sweep looks at what cannot be waited for: sessions that did not answer, and live ones of which not every process is watched. The others cost
 // it nothing but a glance at what is known.
-func (h *Host) sweep() {
+func (h *Host) sweep(ctx context.Context) {
+	h.wonder(ctx)
 	for _, target := range h.feed.among(session.Unknown) {
 		h.attend(target)
 	}

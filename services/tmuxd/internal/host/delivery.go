@@ -207,7 +207,6 @@ func (d *delivering) refused() (PasteResult, bool) {
 // delivered records that the agent's own record has it. If that cannot be written, the next question finds out again.
 func (d *delivering) delivered(ctx context.Context, from session.Phase, v Verdict) (PasteResult, error) {
 	id := d.req.DeliveryID
-	d.slot.took = time.Now()
 	if err := d.journal(session.Taken, false); err != nil {
 		d.h.Logger.WarnContext(ctx, "the journal could not be written", obs.KeyTarget, d.target, obs.KeyDeliveryID, id, obs.KeyError, err)
 	}

@@ -17,6 +17,10 @@ type Summary struct {
 	Status
 	// SeenAt is when it was seen so, StartedAt when the incarnation was started; zero when that is not known.
 	SeenAt, StartedAt time.Time
+	// Doing is what its agent does, as far as that is known without looking at its screen for it; of a living session of ours alone.
+	Doing Doing
+	// Tells is true when its program tells that by itself.
+	Tells bool
 }
 
 // MassDeath says that many sessions ended within moments.
@@ -61,6 +65,11 @@ type known struct {
 	// process of it ended since.
 	living           bool
 	aliveAt, endedAt time.Time
+	// doingTold is when it was last told what its agent does, and due tells it again; nil when nothing waits to be told.
+	doingTold time.Time
+	due       *time.Timer
+	// learning is true while the conversation is being learnt that is open in it.
+	learning bool
 	// forgotten is true for what is not known any more.
 	forgotten bool
 }
@@ -94,6 +103,7 @@ func (f *feed) tell(s Summary) (ended bool, at time.Time) {
 		s.Detail += "; it was last seen alive at " + c.aliveAt.UTC().Format(time.RFC3339)
 	}
 	told, forgotten := c.session, c.forgotten
+	s.Doing = told.doingOf(s)
 	if c.session, c.forgotten = s, false; forgotten {
 		f.forgotten = slices.DeleteFunc(f.forgotten, func(target string) bool { return target == s.Target })
 	}
@@ -134,7 +144,7 @@ func (f *feed) doubt(target, stamp string, at time.Time) {
 		c.endedAt = at
 	}
 	if c.session.State == session.Live {
-		c.session.State, c.session.Flags, c.session.SeenAt = session.Unknown, 0, at
+		c.session.State, c.session.Flags, c.session.SeenAt, c.session.Doing = session.Unknown, 0, at, Doing{}
 		c.session.Detail = "a process of it has ended, and it is being looked at"
 		s := c.session
 		f.log.Amend(target, news{session: &s})
@@ -149,6 +159,7 @@ func (s Summary) same(t Summary) bool {
 	equal := s.Exit.At.Equal(t.Exit.At) && s.StartedAt.Equal(t.StartedAt) && s.Incarnation.Server.Started.Equal(t.Incarnation.Server.Started)
 	for _, x := range []*Summary{&s, &t} {
 		x.Exit.At, x.StartedAt, x.Incarnation.Server.Started, x.SeenAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+		x.Doing.Since, x.Doing.SeenAt = time.Time{}, time.Time{}
 	}
 	return equal && s == t
 }

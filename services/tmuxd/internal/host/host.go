@@ -56,7 +56,9 @@ type Deps struct {
 // Host drives the sessions of one host. One mutation a target is under way at a time; other targets never wait for it.
 type Host struct {
 	Deps
-	cfg   Config
+	cfg Config
+	// began is when this process began.
+	began time.Time
 	mu    sync.Mutex
 	slots map[string]*slot
 
@@ -73,13 +75,11 @@ type slot struct {
 	users int
 	// generation is the server's generation that this process gave it; empty when it has to give a new one first.
 	generation string
-	// took is when this process saw that the agent had taken a text.
-	took time.Time
 }
 
 // New returns a host.
 func New(c Config, d Deps) *Host {
-	return &Host{Deps: d, cfg: c, slots: map[string]*slot{}, snapshot: newSnapshot(d.Now), feed: newFeed(random("b")), watcher: newWatcher()}
+	return &Host{Deps: d, cfg: c, began: d.Now(), slots: map[string]*slot{}, snapshot: newSnapshot(d.Now), feed: newFeed(random("b")), watcher: newWatcher()}
 }
 
 // maxWaiting is how many acts wait for their turn at one session.

@@ -11,7 +11,7 @@ import (
 func (s *sight) summary(began time.Time) Summary {
 	out := Summary{WorkItem: s.item.String(), Status: s.status(), SeenAt: began}
 	if stamp := out.Incarnation.Stamp; stamp != "" && stamp == s.memory.Stamp {
-		out.StartedAt = s.memory.CreatedAt
+		out.StartedAt, out.Tells = s.memory.CreatedAt, s.memory.Tells
 	}
 	return out
 }

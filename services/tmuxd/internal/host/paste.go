@@ -26,6 +26,8 @@ const (
 	refusedTime = 3 * time.Second
 	// personTime is how long a person who types in an attached terminal is left alone.
 	personTime = 3 * time.Second
+	// lateScreen is how long a turn may run before the screen shows it.
+	lateScreen = time.Minute
 	// minRows and minColumns are the smallest pane in which a composer can be read.
 	minRows, minColumns = 10, 40
 )
@@ -77,6 +79,7 @@ func (p *pasting) carry(ctx context.Context, phase session.Phase) (PasteResult, 
 // held says what is in the way of typing into a screen.
 func (p *pasting) held(s Screen) (PasteResult, bool) {
 	reading := p.harness.Read(s.Screen)
+	p.h.saw(&p.sight, p.harness, reading)
 	switch {
 	case s.InputOff:
 		return hold(HeldInputOff, "the pane's input is switched off (select-pane -e switches it on)"), true
@@ -88,8 +91,8 @@ func (p *pasting) held(s Screen) (PasteResult, bool) {
 		return hold(HeldNotReady, "the composer is not there: the agent is starting, or shows something else"), true
 	case reading.Busy && p.harness.WhenBusy == "hold":
 		return hold(HeldBusy, "a turn is running"), true
-	case p.harness.WhenBusy == "hold" && time.Since(p.slot.took) < p.harness.TurnShows:
-		return hold(HeldBusy, "a turn has begun, and may not show yet"), true
+	case p.harness.WhenBusy == "hold" && p.saysBusy():
+		return hold(HeldBusy, "a turn has begun, and does not show yet"), true
 	case reading.Text != "":
 		if other := p.ring.Unsubmitted(); other != "" && other != p.req.DeliveryID {
 			return hold(HeldDraft, "the composer holds text, perhaps that of delivery "+other+", which was typed and not submitted"), true
@@ -101,6 +104,13 @@ func (p *pasting) held(s Screen) (PasteResult, bool) {
 		return hold(HeldPerson, "somebody typed in an attached terminal just now"), true
 	}
 	return PasteResult{}, false
+}
+
+// saysBusy reports whether the program has said by itself that a turn runs, which its screen may show late: a text that it took a moment ago would
+// be typed into. What it said a while ago counts no more: by then the screen shows it, and a program may fail to say that it is done.
+func (p *pasting) saysBusy() bool {
+	n, ok := p.h.Disk.Note(p.target, p.sight.pane.Stamp)
+	return ok && notedWords[n.Word] == ActivityWorking && p.h.Now().Sub(n.At) < lateScreen
 }
 
 // unread reports whether the agent has typed text that it did not read yet: then its screen says nothing.

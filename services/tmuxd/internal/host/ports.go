@@ -230,8 +230,19 @@ type NewSession struct {
 	Width, Height int
 	// What the session will say of itself.
 	Stamp, Item, Harness, Conversation, Generation string
-	Ring                                           session.Ring
-	Token                                          int64
+	// Title is how the title of its pane tells what its program does; nil where that tells nothing.
+	Title *Title
+	Ring  session.Ring
+	Token int64
+}
+
+// Title is how the title of a pane tells what its program does, and where tmux is to note that.
+type Title struct {
+	// Note is a file: tmux writes a word into it whenever it is another one.
+	Note string
+	// Busy matches the title during a turn (POSIX extended). Dialogs are its beginnings while a dialog waits, which count first.
+	Busy    string
+	Dialogs []string
 }
 
 // Created is a session that was made.
@@ -250,10 +261,14 @@ type Disk interface {
 	Journal
 	Runs
 	Ends
+	Notes
 	// Transcripts calls match with the lines of the files that a pattern (as in path/filepath) names and that changed after since,
 	// until it returns false. read holds how far each file was read by its path: what is before that is left out, and it is brought up to
 	// date; nil reads everything.
 	Transcripts(pattern string, since time.Time, read map[string]int64, match func(path string, line []byte) bool) error
+	// LastLine returns the last line that match takes, near the end of the newest file that a pattern names and that changed after since; empty for
+	// none.
+	LastLine(pattern string, since time.Time, match func(line []byte) bool) string
 	// Directory checks or makes a working directory, and returns it without symbolic links.
 	Directory(path string, make bool) (string, error)
 	// MakePrivate makes a directory of a harness's own.
@@ -268,6 +283,26 @@ type Trees interface {
 	Place(item workitem.Ref) string
 	// Prepare makes it where it is not there. What takes long goes on: the error is fault.Unavailable then, and asking again finds it.
 	Prepare(ctx context.Context, item workitem.Ref) error
+}
+
+// Notes are what programs tell of what they do: a small file for each incarnation, written by the program or by tmux.
+type Notes interface {
+	// NotePath is where an incarnation tells what it does.
+	NotePath(target, stamp string) string
+	// Note reads it; ok is false when nothing was told.
+	Note(target, stamp string) (n Note, ok bool)
+}
+
+// Note is what a program told last. It is anybody's text: nothing that is typed or ended may follow from it.
+type Note struct {
+	// Word is one of the words of notedWords; others say nothing.
+	Word string
+	// Conversation is the one that is open, where the program says so.
+	Conversation string
+	// Detail is a line for a person.
+	Detail string
+	// At is when it was told.
+	At time.Time
 }
 
 // Memories remember the last incarnation of each target, and the highest fencing token of each target and of all.
@@ -300,6 +335,8 @@ type Memory struct {
 	CreatedAt   time.Time
 	// Resumed is true of an incarnation that was started with an earlier conversation, until its end was told as that of a failed resume.
 	Resumed bool
+	// Tells is true of an incarnation that was started so that it tells what it does.
+	Tells bool
 	// Token is the highest fencing token under which the target was acted on.
 	Token int64
 }

@@ -74,6 +74,8 @@ type SpawnResult struct {
 	// With SpawnNotStarted.
 	Exit      Exit
 	LastLines []string
+	// Failure is why, where the last lines tell.
+	Failure harness.Failure
 	// Reason and Detail explain SpawnFailed and SpawnOccupied.
 	Reason, Detail string
 }
@@ -170,7 +172,11 @@ func (sp *spawning) check(ctx context.Context) error {
 		}
 		sp.text = prompt.Typed(req.DeliveryID, clean)
 	}
-	sp.dir, err = h.directory(ctx, req.Item, req.Directory)
+	asked := req.Directory
+	if m, known, err := h.Disk.Recall(sp.target); asked == "" && req.Resume != "" && err == nil && known && m.Conversation == req.Resume {
+		asked = m.Directory // programs look for a conversation where it was
+	}
+	sp.dir, err = h.directory(ctx, req.Item, asked)
 	return err
 }
 
@@ -339,7 +345,8 @@ func (sp *spawning) create(ctx context.Context) (SpawnResult, error) {
 	if conversation == "" && hn.Assigns() {
 		conversation = uuid.NewString()
 	}
-	vars := harness.Vars{ConversationID: conversation, Dir: sp.dir}
+	note := h.Disk.NotePath(sp.target, stamp)
+	vars := harness.Vars{ConversationID: conversation, Dir: sp.dir, Note: note}
 	if hn.HandsOver() {
 		vars.Socket = h.Channels.Socket(stamp)
 		h.Channels.Clear(sp.sight.memory.Stamp)
@@ -367,7 +374,7 @@ func (sp *spawning) create(ctx context.Context) (SpawnResult, error) {
 	}
 	failpoint.Hit("tmuxd.spawn.prepared")
 	m := Memory{Target: sp.target, WorkItem: req.Item.String(), Stamp: stamp, Harness: hn.Name, Conversation: conversation,
-		Directory: sp.dir, CreatedAt: h.Now(), Resumed: req.Resume != "", Token: req.Token}
+		Directory: sp.dir, CreatedAt: h.Now(), Resumed: req.Resume != "", Tells: hn.Tells(), Token: req.Token}
 	// The stamp is remembered first: a crash from here on finds the wrapper's record by it.
 	if err := h.Disk.Remember(m); err != nil {
 		return SpawnResult{}, storage(err)
@@ -377,7 +384,8 @@ func (sp *spawning) create(ctx context.Context) (SpawnResult, error) {
 	sp.news++
 	createCtx, cancel := context.WithTimeout(ctx, createTime)
 	made, err := h.Tmux.Create(createCtx, NewSession{Target: sp.target, Argv: argv, Dir: sp.dir, Width: h.cfg.Width, Height: h.cfg.Height,
-		Stamp: stamp, Item: req.Item.String(), Harness: hn.Name, Conversation: conversation, Generation: generation, Ring: ring, Token: req.Token})
+		Stamp: stamp, Item: req.Item.String(), Harness: hn.Name, Conversation: conversation, Generation: generation, Title: title(hn, note),
+		Ring: ring, Token: req.Token})
 	cancel()
 	failpoint.Hit("tmuxd.spawn.created")
 	switch {
@@ -397,6 +405,14 @@ func (sp *spawning) create(ctx context.Context) (SpawnResult, error) {
 		h.Logger.WarnContext(ctx, "the memory of a session could not be written", obs.KeyTarget, sp.target, obs.KeyError, err)
 	}
 	return sp.watch(ctx, m, boots)
+}
+
+// title is how the title of its pane tells what a program does; nil where it tells nothing.
+func title(hn *harness.Harness, note string) *Title {
+	if !hn.TellsByTitle() {
+		return nil
+	}
+	return &Title{Note: note, Busy: hn.BusyTitle, Dialogs: hn.DialogTitles}
 }
 
 func (sp *spawning) entry(phase session.Phase, stamp, conversation string) Entry {
@@ -420,92 +436,4 @@ func (sp *spawning) resolve(ctx context.Context, m Memory) (SpawnResult, error) 
 		return sp.watch(ctx, m, sp.text != "" && sp.harness.TakesPrompt())
 	}
 	return failed("tmux_no_answer", "tmux did not answer the start in time; the next look tells what came of it"), nil
-}
-
-// watch looks after a start for the survival window: a program that ends within it was not started. The agent's own record of its
-// prompt ends the watch early.
-func (sp *spawning) watch(ctx context.Context, m Memory, boots bool) (SpawnResult, error) {
-	h := sp.h
-	r := SpawnResult{Outcome: SpawnStarted, Conversation: m.Conversation, Resumed: sp.req.Resume != "", Directory: m.Directory,
-		Incarnation: m.incarnation()}
-	if boots {
-		r.PromptPhase = session.Boot
-	}
-	// Once started, a start is watched to its end: a caller that went away must not leave a half-known one.
-	ctx = context.WithoutCancel(ctx)
-	var begun time.Time
-	var sr search
-	for tries, sent := 0, time.Now(); ; tries++ {
-		ran, err := h.Disk.Ran(sp.target, m.Stamp)
-		if err == nil && ran.Known && (ran.Ended || ran.Process == session.ProcessGone) {
-			return sp.notStarted(ctx, m, ran), nil
-		}
-		if boots {
-			if p, conversation := h.evidence(sp.harness, sp.target, m.Directory, sp.req.DeliveryID, &sr); p == recorded {
-				failpoint.Hit("tmuxd.spawn.proven")
-				r.PromptPhase = session.Taken
-				sp.taken(ctx, m)
-				if sp.harness.Learns() {
-					h.learn(ctx, sp.target, m.Stamp, conversation)
-					r.Conversation = conversation
-				}
-				return r, nil
-			}
-		}
-		switch {
-		case ran.Known && begun.IsZero():
-			// A slow machine takes nothing from the time that the program is watched.
-			begun = time.Now()
-		case ran.Known && time.Since(begun) >= sp.harness.Survival, time.Since(sent) > bootTime+sp.harness.Survival:
-			return r, nil
-		case !ran.Known && (time.Since(sent) > bootTime || tries%lookEvery == lookEvery-1 && h.look(ctx, sp.req.Item).state == session.Dead):
-			// A wrapper that has not begun is told not to; one that was quicker has begun, and is watched on.
-			if h.Disk.Revoke(m.Stamp) {
-				return sp.notStarted(ctx, m, ran), nil
-			}
-		}
-		pause(ctx, startTick)
-	}
-}
-
-// incarnation is the one that is remembered.
-func (m Memory) incarnation() Incarnation {
-	return Incarnation{Stamp: m.Stamp, SessionID: m.SessionID, PaneID: m.PaneID, PanePid: m.PanePid, Server: m.Server}
-}
-
-// taken records that the agent's own record has the first prompt. If that cannot be written, the next question finds out again.
-func (sp *spawning) taken(ctx context.Context, m Memory) {
-	h, id := sp.h, sp.req.DeliveryID
-	sp.slot.took = time.Now()
-	_ = h.Disk.Append(sp.target, sp.entry(session.Taken, m.Stamp, m.Conversation), false)
-	actCtx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	g := Guard{Stamp: m.Stamp, Pane: m.PaneID, Pid: m.PanePid, Session: m.SessionID, Generation: sp.slot.generation, Token: sp.req.Token}
-	_, _ = h.Tmux.Record(actCtx, sp.target, g, id, session.Boot, session.Ring{}.With(id, session.Taken))
-}
-
-// notStarted reports the end of a program that did not survive its start.
-func (sp *spawning) notStarted(ctx context.Context, m Memory, ran Ran) SpawnResult {
-	h := sp.h
-	// What is asked for next must not meet what is left of it: the wrapper ends what the program left behind, and then itself.
-	for end := time.Now().Add(sweepWait); ran.Known && ran.Process != session.ProcessGone && time.Now().Before(end); pause(ctx, startTick) {
-		if again, err := h.Disk.Ran(sp.target, m.Stamp); err == nil {
-			ran = again
-		}
-	}
-	r := SpawnResult{Outcome: SpawnNotStarted, Incarnation: m.incarnation(), Exit: ran.Exit, Detail: ran.Detail}
-	h.Disk.Discard(m.Stamp)
-	ctx, cancel := context.WithTimeout(ctx, 3*lookTime)
-	defer cancel()
-	g := Guard{Stamp: m.Stamp, Pane: m.PaneID, Pid: m.PanePid, Session: m.SessionID}
-	if screen, ok, err := h.Tmux.Capture(ctx, sp.target, g); err == nil && ok {
-		r.LastLines = lastLines(screen.Rows, 20)
-	}
-	if r.Detail != "" && len(sp.harness.CompanionArgv(harness.Vars{})) > 0 {
-		r.Detail += "; to do without its server, set tmuxd.harnesses." + sp.harness.Name + ".channel to paste"
-	}
-	if r.Detail == "" && !ran.Known {
-		r.Detail = "the session's process ended before it could start the program"
-	}
-	return r
 }

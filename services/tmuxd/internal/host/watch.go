@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"muxpost.dev/muxpost/core/session"
@@ -56,6 +57,8 @@ type watcher struct {
 	looks   chan struct{}
 
 	burst burst
+	// wondering is true while the screens of those are looked at of whom nothing is told.
+	wondering atomic.Bool
 	// died is where Watch hears of a death.
 	died chan struct{}
 }
@@ -256,9 +259,20 @@ func (h *Host) examine(ctx context.Context, target string, item workitem.Ref) {
 	}
 }
 
+// watching reports whether Watch runs.
+func (h *Host) watching() bool {
+	w := h.watcher
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.run != nil && w.run.Err() == nil
+}
+
 // tell tells a session as it was seen, and counts its end if nobody ordered it.
 func (h *Host) tell(s Summary) {
 	ended, at := h.feed.tell(s)
+	if s.Tells && s.State == session.Live && h.watching() && !h.feed.doing(s.Target).told() {
+		h.Noted(s.Target, s.Incarnation.Stamp) // which may have told before anybody knew whose it is
+	}
 	if !ended || h.snapshot.ordered(s.Target) {
 		return
 	}

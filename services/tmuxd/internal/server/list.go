@@ -66,12 +66,11 @@ func (s *Server) summaryOf(in *host.Summary) *tmuxdv1.SessionSummary {
 	out := &tmuxdv1.SessionSummary{
 		WorkItem: in.WorkItem, Target: in.Target, State: stateOf[in.State], Flags: flagsOf(in.Flags), Incarnation: incarnationOf(in.Incarnation),
 		Harness: in.Harness, ConversationId: in.Conversation, Detail: in.Detail, SeenAt: timestamppb.New(in.SeenAt), SocketPath: s.socket(in.Target),
+		Activity: activityOf[in.Doing.Activity], ActivityDetail: oneLine(in.Doing.Detail), ActivitySince: timeOf(in.Doing.Since),
+		ActivitySeenAt: timeOf(in.Doing.SeenAt), StartedAt: timeOf(in.StartedAt),
 	}
 	if in.Exit.Known {
 		out.Exit = exitOf(in.Status)
-	}
-	if !in.StartedAt.IsZero() {
-		out.StartedAt = timestamppb.New(in.StartedAt)
 	}
 	return out
 }

@@ -16,6 +16,7 @@ import (
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/internal/obs"
+	"muxpost.dev/muxpost/internal/settings"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 	"muxpost.dev/muxpost/services/tmuxd/internal/attempt"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
@@ -57,9 +58,10 @@ func (s *Server) SessionState(ctx context.Context, req *tmuxdv1.SessionStateRequ
 	if age > 0 {
 		out.Age = durationpb.New(age)
 	}
-	if req.GetActivity() && st.State == session.Live {
-		activity, detail := s.host.Activity(ctx, item)
-		out.Activity, out.ActivityDetail = activityOf[activity], oneLine(detail)
+	if (req.GetActivity() || req.GetLook()) && st.State == session.Live {
+		d := s.host.Activity(ctx, item, req.GetLook())
+		out.Activity, out.ActivityDetail = activityOf[d.Activity], oneLine(d.Detail)
+		out.ActivitySince, out.ActivitySeenAt = timeOf(d.Since), timeOf(d.SeenAt)
 	}
 	return out, nil
 }
@@ -136,6 +138,7 @@ func (s *Server) spawned(r host.SpawnResult) *tmuxdv1.SpawnResponse {
 		fillExit(exit, r.Exit)
 		out.Outcome = &tmuxdv1.SpawnResponse_NotStarted{NotStarted: &tmuxdv1.NotStarted{
 			Exit: exit, LastLines: clean(r.LastLines), Incarnation: incarnationOf(r.Incarnation),
+			Failure: failureOf[r.Failure.Class], FailureLine: oneLine(r.Failure.Line),
 		}}
 	case host.SpawnFailed:
 		out.Outcome = &tmuxdv1.SpawnResponse_Failed{Failed: &tmuxdv1.SpawnFailed{Reason: r.Reason, Detail: r.Detail}}
@@ -213,8 +216,13 @@ var (
 	activityOf = map[host.Activity]tmuxdv1.Activity{
 		host.ActivityUnknown: tmuxdv1.Activity_ACTIVITY_UNSPECIFIED, host.ActivityStarting: tmuxdv1.Activity_ACTIVITY_STARTING,
 		host.ActivityIdle: tmuxdv1.Activity_ACTIVITY_IDLE, host.ActivityWorking: tmuxdv1.Activity_ACTIVITY_WORKING,
-		host.ActivityDialog: tmuxdv1.Activity_ACTIVITY_AWAITING_APPROVAL, host.ActivityDraft: tmuxdv1.Activity_ACTIVITY_DRAFT,
-		host.ActivityUnclear: tmuxdv1.Activity_ACTIVITY_UNCLEAR,
+		host.ActivityApproval: tmuxdv1.Activity_ACTIVITY_AWAITING_APPROVAL, host.ActivityDraft: tmuxdv1.Activity_ACTIVITY_DRAFT,
+		host.ActivityUnclear: tmuxdv1.Activity_ACTIVITY_UNCLEAR, host.ActivityInput: tmuxdv1.Activity_ACTIVITY_AWAITING_INPUT,
+		host.ActivityHuman: tmuxdv1.Activity_ACTIVITY_NEEDS_HUMAN,
+	}
+	failureOf = map[string]tmuxdv1.Failure{
+		settings.FailureUnknown: tmuxdv1.Failure_FAILURE_CONVERSATION_UNKNOWN, settings.FailureInUse: tmuxdv1.Failure_FAILURE_CONVERSATION_IN_USE,
+		settings.FailureLimit: tmuxdv1.Failure_FAILURE_USAGE_LIMIT, settings.FailureAuth: tmuxdv1.Failure_FAILURE_AUTH,
 	}
 	phaseOf = map[session.Phase]tmuxdv1.Phase{
 		session.None: tmuxdv1.Phase_PHASE_UNSPECIFIED, session.Pasting: tmuxdv1.Phase_PHASE_PASTING,
@@ -238,6 +246,14 @@ var (
 		host.RefusedIncarnation: tmuxdv1.RefusalReason_REFUSAL_REASON_INCARNATION,
 	}
 )
+
+// timeOf writes a time; one that is not known is unset.
+func timeOf(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
 
 func flagsOf(f session.Flags) []tmuxdv1.Flag {
 	var out []tmuxdv1.Flag

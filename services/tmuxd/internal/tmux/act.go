@@ -48,6 +48,9 @@ func (c *Client) Create(ctx context.Context, s host.NewSession) (host.Created, e
 	set("-pt", optFence, strconv.FormatInt(s.Token, 10))
 	set("-pFt", optPane, "#{pane_id}")
 	set("-pFt", optPid, "#{pane_pid}")
+	if s.Title != nil {
+		args = append(args, ";", "set-hook", "-pt", t, "pane-title-changed", noting(*s.Title))
+	}
 	args = append(args, ";", "set-option", "-s", optGeneration, s.Generation)
 	args = append(append(args, ";"), asserted(s.Target, n)...)
 	l := c.lines.get(s.Target)
