@@ -43,9 +43,9 @@ func attentionCommand(a *app) *cobra.Command {
   muxpost attention ack d1a2b3c4 --reason "the agent's owner knows"
   muxpost attention --all`,
 		Long: fmt.Sprintf(`attention lists what does not pass by itself: events that were dropped, given up or typed without proof that they
-arrived; events held by a session for longer than %s, or on their way for longer than %s; items that are parked; orders to end an agent that wait for its host; agents that live on without their session, or
-that nobody records; sources
-that cannot be read; and pauses that have stood for longer than %s. What somebody has acknowledged is left out until its state changes.
+arrived; events held by a session for longer than %s, or on their way for longer than %s; items that are parked; orders to end an agent that wait
+for its host; agents that wait for a person, that live on without their session, or that nobody records; sources that cannot be read; and pauses
+that have stood for longer than %s. What somebody has acknowledged is left out until its state changes.
 
 Exit codes: 0 nothing needs a person, 1 something does, 3 a service does not answer, so that the list may lack something.`,
 			view.Short(attention.MaxHeld), view.Short(attention.MaxWaiting), view.Short(attention.MaxPaused)),

@@ -131,8 +131,10 @@ func LookAgain(o Outcome, r Reason) time.Duration {
 		switch r {
 		case ReasonLeaseHeld, ReasonDeadline:
 			return 2 * time.Second
-		case ReasonPaused, ReasonShadow, ReasonNoHost, ReasonHostDraining, ReasonSessionParked, ReasonSessionEnding:
+		case ReasonPaused, ReasonShadow, ReasonNoHost, ReasonHostDraining, ReasonSessionParked, ReasonSessionEnding, ReasonConversationInUse:
 			return 60 * time.Second
+		case ReasonUsageLimit:
+			return 10 * time.Minute
 		}
 		return 0
 	case Failed, Unconfirmed:
@@ -299,16 +301,24 @@ func afterSpawn(f Facts, s Spawn, resume bool) Decision {
 		return finish(Waiting, ReasonSpawnNoAnswer)
 	case SpawnNoCapacity:
 		return finish(Waiting, ReasonNoCapacity)
+	case SpawnLimited:
+		// A fresh conversation would meet it as well, and the old one would be lost for nothing.
+		return finish(Waiting, ReasonUsageLimit)
+	case SpawnNotLoggedIn:
+		return spawnFailed(finish(Dropped, ReasonNotLoggedIn), first)
 	case SpawnRefused:
 		// A fresh conversation would be refused as well.
 		return spawnFailed(finish(Failed, ReasonSpawnRefused), first)
 	}
 	// It was answered, and there is no session of ours.
+	if resume && s == SpawnInUse {
+		return finish(Waiting, ReasonConversationInUse) // whoever has it may close it, and nothing of it is lost
+	}
 	if resume {
 		return freshInstead(f, ReasonResumeFailed)
 	}
 	why := ReasonSpawnError
-	if s == SpawnDied {
+	if s == SpawnDied || s == SpawnInUse {
 		why = ReasonHarnessExited
 	}
 	return spawnFailed(finish(Failed, why), first)

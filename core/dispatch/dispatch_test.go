@@ -65,11 +65,11 @@ func results(f Facts, d Decision) []Facts {
 	case Unpark:
 		with(func(g *Facts) { g.Starts = StartsAllowed })
 	case SpawnResume:
-		for s := SpawnStarted; s <= SpawnNoCapacity; s++ {
+		for s := SpawnStarted; s <= SpawnNotLoggedIn; s++ {
 			with(func(g *Facts) { g.Resume = s })
 		}
 	case SpawnFresh:
-		for s := SpawnStarted; s <= SpawnNoCapacity; s++ {
+		for s := SpawnStarted; s <= SpawnNotLoggedIn; s++ {
 			with(func(g *Facts) { g.Fresh = s })
 		}
 	case PasteText:
@@ -147,7 +147,8 @@ func TestDecide_NothingStartsOnADrainedHost(t *testing.T) {
 func TestDecide_WhatMayHaveArrivedIsNeverAFirstPrompt(t *testing.T) {
 	walk(func(path []Facts, d Decision) {
 		f := path[len(path)-1]
-		if d.WithPrompt && (f.Phase.MayHaveArrived() || f.JournalUnreadable || f.Resume == SpawnDied || f.Resume == SpawnFailed) {
+		if d.WithPrompt && (f.Phase.MayHaveArrived() || f.JournalUnreadable || f.Resume == SpawnDied || f.Resume == SpawnFailed ||
+			f.Resume >= SpawnInUse) {
 			t.Fatalf("%v with the prompt for %+v", d.Action, f)
 		}
 	})
@@ -160,6 +161,15 @@ func TestDecide_SilenceNeverFailsOrDrops(t *testing.T) {
 		silent := f.Probe == ProbeUnreachable || f.Probe == ProbeNowhere || f.Paste == PasteSilent || none(f.Fresh) || f.Fresh == SpawnNotTried && none(f.Resume)
 		if silent && d.Action == Finish && d.Outcome != Waiting {
 			t.Fatalf("%+v ends as %v (%s)", f, d.Outcome, d.Reason)
+		}
+	})
+}
+
+// A limit that passes, a login that is missing and a conversation that somebody else has open are no reason to give the conversation up.
+func TestDecide_AResumeThatMeetsALimitIsNeverMadeUpForByAFreshConversation(t *testing.T) {
+	walk(func(path []Facts, d Decision) {
+		if f := path[len(path)-1]; f.Resume >= SpawnInUse && d.Action != Finish {
+			t.Fatalf("%v for %+v", d.Action, f)
 		}
 	})
 }
@@ -192,8 +202,8 @@ func checkTotal(t *testing.T, f Facts) {
 	bools := []bool{false, true}
 	for f.Registry = RegistryNotAsked; f.Registry <= Recorded+1; f.Registry++ {
 		for f.Probe = ProbeNotAsked; f.Probe <= ProbeAbsent+1; f.Probe++ {
-			for f.Resume = SpawnNotTried; f.Resume <= SpawnNoCapacity+1; f.Resume++ {
-				for f.Fresh = SpawnNotTried; f.Fresh <= SpawnNoCapacity+1; f.Fresh++ {
+			for f.Resume = SpawnNotTried; f.Resume <= SpawnNotLoggedIn+1; f.Resume++ {
+				for f.Fresh = SpawnNotTried; f.Fresh <= SpawnNotLoggedIn+1; f.Fresh++ {
 					for f.Paste = PasteNotTried; f.Paste <= PasteFailed+1; f.Paste++ {
 						for _, f.Stored = range bools {
 							if d := Decide(f); d.Action == Finish && d.Outcome == InProgress && d.Reason != ReasonStarting {
@@ -262,7 +272,7 @@ var (
 	probeNames    = []string{"?", "nowhere", "unreachable", "unknown", "live", "foreign", "detached", "dead", "dead+guests", "absent"}
 	startsNames   = []string{", not counted", "", ", too often", ", parked", ", parked, due"}
 	resumeNames   = []string{"", "no id", "resume off", "no resume", "evacuated", "bad id"}
-	spawnNames    = []string{"-", "started", "taken", "occupied", "unclearable", "died", "refused", "cannot", "silent", "failed", "no capacity"}
+	spawnNames    = []string{"-", "started", "taken", "occupied", "unclearable", "died", "refused", "cannot", "silent", "failed", "no capacity", "in use", "limited", "no login"}
 	pasteNames    = []string{"-", "submitted", "already", "held", "not ready", "busy", "gone", "foreign", "refused", "unconfirmed", "silent", "failed"}
 )
 

@@ -108,6 +108,12 @@ const (
 	SpawnFailed
 	// SpawnNoCapacity means that as many agents live on the host as it may have, and nothing was touched.
 	SpawnNoCapacity
+	// SpawnInUse means that the harness ended within its survival window, because the conversation is open in another process.
+	SpawnInUse
+	// SpawnLimited means that it did, because a limit of use is reached.
+	SpawnLimited
+	// SpawnNotLoggedIn means that it did, because nobody is logged in, or its key is refused.
+	SpawnNotLoggedIn
 )
 
 // Starts says whether a session that is dead or absent may be started, as Breaker.Judge says.

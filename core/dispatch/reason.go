@@ -68,6 +68,12 @@ const (
 	ReasonSessionEnded Reason = "session_ended"
 	// ReasonHarnessExited: the harness ended right after its start.
 	ReasonHarnessExited Reason = "harness_exited"
+	// ReasonConversationInUse: the conversation is open in another process, so the agent did not come up with it.
+	ReasonConversationInUse Reason = "conversation_in_use"
+	// ReasonUsageLimit: the harness has reached a limit of use, and did not start.
+	ReasonUsageLimit Reason = "usage_limit"
+	// ReasonNotLoggedIn: the harness did not start, because nobody is logged in or its key is refused.
+	ReasonNotLoggedIn Reason = "not_logged_in"
 	// ReasonSpawnRefused: the host will not start what was asked for.
 	ReasonSpawnRefused Reason = "spawn_refused"
 	// ReasonSpawnError: the spawn was answered with an error.
@@ -107,7 +113,8 @@ func Reasons() []Reason {
 		ReasonResumeFailed, ReasonStarted, ReasonStampProvesOurs, ReasonAnotherIncarnation, ReasonSessionLives,
 		ReasonConversationKnown, ReasonOccupantLives, ReasonSessionUnparked,
 		ReasonStarting, ReasonSessionHolds, ReasonNotReady, ReasonBusy, ReasonHostUnreachable, ReasonNoHost, ReasonHostDraining, ReasonTmuxNoAnswer,
-		ReasonSpawnNoAnswer, ReasonNoCapacity, ReasonSessionDetached, ReasonSessionEnded, ReasonHarnessExited, ReasonSpawnRefused,
+		ReasonSpawnNoAnswer, ReasonNoCapacity, ReasonSessionDetached, ReasonSessionEnded, ReasonHarnessExited, ReasonConversationInUse,
+		ReasonUsageLimit, ReasonNotLoggedIn, ReasonSpawnRefused,
 		ReasonSpawnError, ReasonPasteRefused, ReasonPasteError, ReasonNoEvidence, ReasonSessionOccupied,
 		ReasonSpawnForbidden, ReasonTargetCollision, ReasonSessionParked, ReasonSessionEnding, ReasonPaused, ReasonShadow, ReasonReopened, ReasonLeaseHeld, ReasonDeadline,
 	}

@@ -173,6 +173,10 @@ const (
 	ReasonSessionOccupied = "session-occupied"
 )
 
+// Unhurried are the dispatcher's reasons of waits that no change at a session shortens: the agent was started, ended at once and would again, which
+// is itself a change there.
+func Unhurried() []string { return []string{"conversation_in_use", "usage_limit"} }
+
 // Progress is how far an event has come.
 type Progress struct {
 	State State

@@ -98,7 +98,7 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 
 	hub := hints.New()
 	fleet, err := hosts.NewFleet(hosts.FleetConfig{
-		Hosts: addresses(config), Registry: records, Tokens: records, Labels: labels(config.Placement), Tell: hub.Tell, Logger: telemetry.Logger,
+		Hosts: addresses(config), Registry: records, Tokens: records, Activities: records, Labels: labels(config.Placement), Tell: hub.Tell, Logger: telemetry.Logger,
 		TracerProvider: telemetry.TracerProvider(), TLS: knownBy(config.TLS),
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"muxpost.dev/muxpost/core/dispatch"
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/ledger"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
@@ -122,12 +123,16 @@ func TestHints_WakeWhatWaitsForASessionAndNotWhatFailed(t *testing.T) {
 	}
 	for _, row := range []struct {
 		outcome dispatcherv1.Outcome
+		reason  string
 		woken   bool
 	}{
-		{dispatcherv1.Outcome_OUTCOME_HELD, true}, {dispatcherv1.Outcome_OUTCOME_WAITING, true}, {dispatcherv1.Outcome_OUTCOME_UNCONFIRMED, true},
-		{dispatcherv1.Outcome_OUTCOME_FAILED, false},
+		{dispatcherv1.Outcome_OUTCOME_HELD, "why", true}, {dispatcherv1.Outcome_OUTCOME_WAITING, "why", true},
+		{dispatcherv1.Outcome_OUTCOME_UNCONFIRMED, "why", true}, {dispatcherv1.Outcome_OUTCOME_FAILED, "why", false},
+		// These agents end right after their start, which is a change at their session.
+		{dispatcherv1.Outcome_OUTCOME_WAITING, string(dispatch.ReasonUsageLimit), false},
+		{dispatcherv1.Outcome_OUTCOME_WAITING, string(dispatch.ReasonConversationInUse), false},
 	} {
-		w.always(row.outcome, "why")
+		w.always(row.outcome, row.reason)
 		sql(t, p, `update poller.events set next_look = now(), silences = 0, unproven_since = null, tries = 0`)
 		must(t, p.forwarder.Drain(t.Context(), 0))
 		equal(t, "asked, and not due", due(), 0)
@@ -139,7 +144,7 @@ func TestHints_WakeWhatWaitsForASessionAndNotWhatFailed(t *testing.T) {
 			if !row.woken {
 				hint.want = 0
 			}
-			equal(t, row.outcome.String()+" "+hint.item, due(), hint.want)
+			equal(t, row.outcome.String()+" "+row.reason+" "+hint.item, due(), hint.want)
 		}
 	}
 }

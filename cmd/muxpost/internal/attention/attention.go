@@ -48,6 +48,8 @@ const (
 	Ending Kind = "ending"
 	// Approval: an agent waits for a person's answer to a dialog.
 	Approval Kind = "approval"
+	// Human: an agent cannot go on without a person, and that is no approval.
+	Human Kind = "needs_human"
 	// Detached: an agent's process lives on without its session.
 	Detached Kind = "detached"
 	// Orphan: an agent lives whose session nobody records.
@@ -62,7 +64,7 @@ const (
 
 // Kinds lists every kind, in the order of the list.
 func Kinds() []Kind {
-	return []Kind{Dropped, GaveUp, Unconfirmed, Held, Waiting, Parked, Ending, Approval, Detached, Orphan, Source, Paused, Shadow}
+	return []Kind{Dropped, GaveUp, Unconfirmed, Held, Waiting, Parked, Ending, Approval, Human, Detached, Orphan, Source, Paused, Shadow}
 }
 
 // Entry is one thing that needs a person.
@@ -281,9 +283,8 @@ func (f *finder) sessions() {
 		if e := s.GetEnding(); e != nil {
 			f.ending(s, e)
 		}
-		if s.GetActivity() == dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_APPROVAL {
-			f.add(Entry{Kind: Approval, Subject: s.GetWorkItem(), Reason: "awaiting_approval", Look: "muxpost attach " + view.Quote(s.GetWorkItem()),
-				Why: "its agent waits for a person's answer: " + s.GetActivityDetail(), Remedy: "answer it in the agent's own terminal; muxpost never does"})
+		if view.NeedsPerson(s.GetActivity()) {
+			f.add(f.asked(s))
 		}
 		if !slices.Contains(s.GetFlags(), dispatcherv1.SessionFlag_SESSION_FLAG_DETACHED) {
 			continue
@@ -352,6 +353,27 @@ func (f *finder) orphans() {
 		}
 		f.add(e)
 	}
+}
+
+// asked is what an agent needs a person for.
+func (f *finder) asked(s *dispatcherv1.Session) Entry {
+	e := Entry{Kind: Human, Subject: s.GetWorkItem(), Reason: view.Activity(s.GetActivity()), Since: timeOf(s.GetActivitySince()),
+		Look: "muxpost attach " + view.Quote(s.GetWorkItem()), Remedy: "answer it in the agent's own terminal; muxpost never does"}
+	switch s.GetActivity() {
+	case dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_APPROVAL:
+		e.Kind, e.Why = Approval, "its agent waits for a person to allow something"
+	case dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_INPUT:
+		e.Why = "its agent asks a person something"
+	default:
+		e.Why, e.Remedy = "its agent cannot go on without a person", "do what it asks for in the agent's own terminal; muxpost never does"
+	}
+	if s.GetActivityDetail() != "" {
+		e.Why += ": " + s.GetActivityDetail()
+	}
+	if asOf := s.GetActivityAsOf(); asOf != nil {
+		e.Why += "; that was so until " + asOf.AsTime().UTC().Format(time.RFC3339) + ", and is not known since"
+	}
+	return e
 }
 
 func (f *finder) sources() {

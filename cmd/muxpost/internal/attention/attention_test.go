@@ -103,6 +103,12 @@ func TestFind_ByTheTable(t *testing.T) {
 			""},
 		"an agent that works": {Known{Sessions: []*dispatcherv1.Session{{WorkItem: "i", Activity: dispatcherv1.SessionActivity_SESSION_ACTIVITY_WORKING}}},
 			""},
+		"agents that wait for a person": {Known{Sessions: []*dispatcherv1.Session{
+			{WorkItem: "i", Activity: dispatcherv1.SessionActivity_SESSION_ACTIVITY_NEEDS_HUMAN, ActivitySince: ago(time.Hour)},
+			{WorkItem: "j", Activity: dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_INPUT, ActivitySince: ago(2 * time.Hour)},
+			{WorkItem: "k", Activity: dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_APPROVAL, ActivitySince: ago(time.Minute), ActivityAsOf: ago(time.Second)},
+			{WorkItem: "l", Activity: dispatcherv1.SessionActivity_SESSION_ACTIVITY_DRAFT, ActivitySince: ago(time.Minute)}}},
+			"approval k 1m0s, needs_human j 2h0m0s, needs_human i 1h0m0s"},
 		"an agent that waits for an answer": {Known{Sessions: []*dispatcherv1.Session{{WorkItem: "i", ActivityDetail: "1. Yes",
 			Activity: dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_APPROVAL}}},
 			"approval i"},

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
@@ -20,14 +21,27 @@ func LedgerState(s pollerv1.LedgerState) string { return Word(s.String(), "LEDGE
 // Outcome names an outcome.
 func Outcome(o dispatcherv1.Outcome) string { return Word(o.String(), "OUTCOME_") }
 
-func activityCell(s *dispatcherv1.Session) Cell {
-	switch s.GetActivity() {
-	case dispatcherv1.SessionActivity_SESSION_ACTIVITY_UNSPECIFIED:
+// activityCell writes what an agent does and for how long; of one whose host is away, until when that is known.
+func (p Printer) activityCell(s *dispatcherv1.Session) Cell {
+	text := Activity(s.GetActivity())
+	switch since, asOf := s.GetActivitySince(), s.GetActivityAsOf(); {
+	case s.GetActivity() == dispatcherv1.SessionActivity_SESSION_ACTIVITY_UNSPECIFIED:
 		return Cell{"-", Dim}
-	case dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_APPROVAL, dispatcherv1.SessionActivity_SESSION_ACTIVITY_UNCLEAR:
-		return Cell{Activity(s.GetActivity()), Warn}
+	case asOf != nil:
+		return Cell{text + " (as of " + p.Ago(asOf.AsTime()) + ")", Dim}
+	case since != nil:
+		text += " " + Short(max(p.Now.Sub(since.AsTime()), 0).Truncate(time.Second))
 	}
-	return Text(Activity(s.GetActivity()))
+	if NeedsPerson(s.GetActivity()) || s.GetActivity() == dispatcherv1.SessionActivity_SESSION_ACTIVITY_UNCLEAR {
+		return Cell{text, Warn}
+	}
+	return Text(text)
+}
+
+// NeedsPerson reports whether an agent waits for a person.
+func NeedsPerson(a dispatcherv1.SessionActivity) bool {
+	return a == dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_APPROVAL || a == dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_INPUT ||
+		a == dispatcherv1.SessionActivity_SESSION_ACTIVITY_NEEDS_HUMAN
 }
 
 // Activity is what an agent does, in words.
@@ -186,7 +200,7 @@ func (p Printer) Sessions(sessions []*dispatcherv1.Session) {
 			detail = "the order to " + Ending(e) + " it waits for its host; " + detail
 		}
 		rows = append(rows, []Cell{
-			Text(s.GetWorkItem()), Text(s.GetTarget()), stateCell(state), activityCell(s), Text(s.GetHarness()), Text(s.GetHost()),
+			Text(s.GetWorkItem()), Text(s.GetTarget()), stateCell(state), p.activityCell(s), Text(s.GetHarness()), Text(s.GetHost()),
 			Text(s.GetConversationId()), Text(p.Ago(s.GetUpdateTime().AsTime())), Text(detail),
 		})
 	}

@@ -70,7 +70,9 @@ func TestLists_ReadAsTheyShould(t *testing.T) {
 				UpdateTime: ago(time.Minute)}, {WorkItem: "github:octo/widget#8", Target: "loop-octo-widget-8", Host: "h1", Closed: true,
 				UpdateTime: ago(time.Hour)}, {WorkItem: "github:octo/widget#9", Target: "loop-octo-widget-9", Host: "h2",
 				State: dispatcherv1.SessionState_SESSION_STATE_UNKNOWN, StateDetail: "nobody answers", UpdateTime: ago(time.Hour),
-				Ending: &dispatcherv1.Ending{Verb: dispatcherv1.EndingVerb_ENDING_VERB_CLOSE}}})
+				Ending: &dispatcherv1.Ending{Verb: dispatcherv1.EndingVerb_ENDING_VERB_CLOSE}},
+				{WorkItem: "github:octo/widget#10", Activity: dispatcherv1.SessionActivity_SESSION_ACTIVITY_WORKING, ActivitySince: ago(90 * time.Second), UpdateTime: ago(time.Minute)},
+				{WorkItem: "github:octo/widget#11", Activity: dispatcherv1.SessionActivity_SESSION_ACTIVITY_IDLE, ActivitySince: ago(time.Hour), ActivityAsOf: ago(time.Minute), UpdateTime: ago(time.Minute)}})
 		},
 		"orphans": func(p Printer) {
 			p.Orphans(&dispatcherv1.ListOrphansResponse{SilentHosts: []string{"h3"}, More: true, Orphans: []*dispatcherv1.Orphan{

@@ -102,6 +102,18 @@ func outcomes() map[string]Explanation {
 			"the agent's program ended right after its start",
 			"run it by hand on the host, in the session's directory, and see what it says",
 		},
+		"conversation_in_use": {
+			"the conversation is open in another process, so the agent did not come up with it",
+			"close it there; it is tried again every minute",
+		},
+		"usage_limit": {
+			"the agent's program has reached a limit of use and does not start",
+			"it is tried again every ten minutes; raise the limit if it cannot wait",
+		},
+		"not_logged_in": {
+			"the agent's program does not start, because nobody is logged in with it or its key is refused",
+			"log in with it on the host, as the user that tmuxd runs as, or correct its key; then muxpost retry " + DeliveryID,
+		},
 		"spawn_refused": {
 			"the host will not start what was asked for: no such harness, directory or resume",
 			"correct tmuxd.harnesses or tmuxd.directory on the host, or dispatcher.harness",

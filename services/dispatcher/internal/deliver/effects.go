@@ -137,7 +137,9 @@ func (r *run) know() {
 // learn takes over what the host knows of our own session and the record does not: many harnesses tell the id of a conversation
 // only some time after its start, and without it nothing could be resumed.
 func (r *run) learn() {
-	if r.sight.Probe != dispatch.ProbeLive && r.sight.Probe != dispatch.ProbeDead {
+	// One that is gone is still known by what the host remembers of it, if that is the incarnation of the record.
+	gone := r.sight.Probe == dispatch.ProbeAbsent && r.facts.SameIncarnation
+	if r.sight.Probe != dispatch.ProbeLive && r.sight.Probe != dispatch.ProbeDead && !gone {
 		return
 	}
 	if id := r.sight.ConversationID; id != "" && r.session.converse(id) {

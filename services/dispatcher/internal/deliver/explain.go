@@ -86,6 +86,13 @@ func (r *run) reason(reason dispatch.Reason) (text, remedy string) {
 	case dispatch.ReasonHarnessExited:
 		return "the harness ended right after its start",
 			"start the harness by hand on the host, in the session's directory, and see what it says"
+	case dispatch.ReasonConversationInUse:
+		return "the conversation is open in another process, and the agent did not come up with it", "close it there; it is tried again by itself"
+	case dispatch.ReasonUsageLimit:
+		return "the harness has reached a limit of use and does not start", "it is tried again every ten minutes; raise the limit if it cannot wait"
+	case dispatch.ReasonNotLoggedIn:
+		return "the harness does not start, because nobody is logged in or its key is refused",
+			"log in with it on the host, as the user that tmuxd runs as, or correct its key; then run `muxpost retry " + r.req.DeliveryID + "`"
 	case dispatch.ReasonSpawnRefused:
 		return "the host will not start what was asked for",
 			"correct the harness table or the directory in tmuxd's configuration, or dispatcher.harness"
@@ -305,7 +312,7 @@ func probeName(p dispatch.Probe) string {
 
 func spawnName(s dispatch.Spawn) string {
 	return name(int(s), "not tried", "started", "started, prompt taken", "occupied", "unclearable", "died", "refused",
-		"cannot resume", "no answer", "failed", "no capacity")
+		"cannot resume", "no answer", "failed", "no capacity", "conversation in use", "at a limit of use", "not logged in")
 }
 
 func pasteName(p dispatch.Paste) string {

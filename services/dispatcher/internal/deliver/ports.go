@@ -154,9 +154,19 @@ type Sight struct {
 	JournalUnreadable bool
 	// Detail is one line for a person: what this stands on.
 	Detail string
-	// Activity is what a living agent does, where that was asked for; ActivityDetail is a line on it, in the agent's words.
-	Activity       Activity
-	ActivityDetail string
+	// Doing is what a living agent does, where that was asked for.
+	Doing Doing
+}
+
+// Doing is what a living agent does.
+type Doing struct {
+	Activity Activity
+	// Detail is a line on it, in the agent's words.
+	Detail string
+	// Since is when it began, on the host's clock; zero when that is not known.
+	Since time.Time
+	// SeenAt is when its screen was seen so, on the host's clock; zero where its program tells of each change.
+	SeenAt time.Time
 }
 
 // Activity is what a living agent does; empty when it is not known.
@@ -168,6 +178,8 @@ const (
 	Idle             Activity = "idle"
 	Working          Activity = "working"
 	AwaitingApproval Activity = "awaiting_approval"
+	AwaitingInput    Activity = "awaiting_input"
+	NeedsHuman       Activity = "needs_human"
 	Draft            Activity = "draft"
 	Unclear          Activity = "unclear"
 )

@@ -87,6 +87,21 @@ type Session struct {
 	UpdatedAt time.Time
 }
 
+// Shown is a session with what its agent does, as its host told it.
+type Shown struct {
+	Session
+	Doing Doing
+	// ToldAt is when that was stored, on the database's clock; zero when nothing is.
+	ToldAt time.Time
+}
+
+// Told is what the agent of an incarnation does, as its host told it.
+type Told struct {
+	WorkItem string
+	Stamp    string
+	Doing
+}
+
 // converse makes id the session's conversation and keeps the one before as lineage. An empty id is a conversation that is not
 // known yet. It reports whether anything changed.
 func (s *Session) converse(id string) bool {

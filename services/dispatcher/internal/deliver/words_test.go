@@ -34,6 +34,7 @@ func TestExplain_EveryReasonOfAnOutcomeHasWords(t *testing.T) {
 func TestNames_AreThoseOfTheirValues(t *testing.T) {
 	for got, want := range map[string]string{
 		probeName(dispatch.ProbeNowhere): "nowhere", probeName(dispatch.ProbeAbsent): "absent", probeName(dispatch.ProbeLive): "live",
+		spawnName(dispatch.SpawnInUse): "conversation in use", spawnName(dispatch.SpawnNotLoggedIn): "not logged in",
 		spawnName(dispatch.SpawnCannotResume): "cannot resume", spawnName(dispatch.SpawnNoCapacity): "no capacity", spawnName(dispatch.SpawnFailed): "failed",
 		pasteName(dispatch.PasteBusy): "busy", pasteName(dispatch.PasteRefusedGone): "session gone", pasteName(dispatch.PasteFailed): "failed",
 	} {

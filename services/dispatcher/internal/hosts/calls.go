@@ -19,9 +19,9 @@ func (h *Host) Probe(ctx context.Context, workItem, deliveryID string) deliver.S
 	return h.look(ctx, &tmuxdv1.SessionStateRequest{WorkItem: workItem, DeliveryId: deliveryID})
 }
 
-// Show asks for the session of a work item and for what its agent does, for people.
-func (h *Host) Show(ctx context.Context, workItem string) deliver.Sight {
-	return h.look(ctx, &tmuxdv1.SessionStateRequest{WorkItem: workItem, Activity: true})
+// Show asks for the session of a work item and for what its agent does, for people; with look its screen is read for that in any case.
+func (h *Host) Show(ctx context.Context, workItem string, look bool) deliver.Sight {
+	return h.look(ctx, &tmuxdv1.SessionStateRequest{WorkItem: workItem, Activity: true, Look: look})
 }
 
 func (h *Host) look(ctx context.Context, request *tmuxdv1.SessionStateRequest) deliver.Sight {

@@ -35,6 +35,8 @@ type FleetConfig struct {
 	Hosts    []Address
 	Registry Registry
 	Tokens   Tokens
+	// Activities is as in Config.
+	Activities Activities
 	// Labels says which labels a host must have for a work item; nil asks for none.
 	Labels func(workItem string) map[string]string
 	// Tell is called with hints, as Host.Follow does; nil drops them.
@@ -150,8 +152,8 @@ func (f *Fleet) add(a Address, registered bool) error {
 			return err
 		}
 	}
-	host, err := Dial(Config{Name: a.Name, Address: a.Address, Tokens: f.config.Tokens, Registry: f.config.Registry, Logger: f.config.Logger,
-		TracerProvider: f.config.TracerProvider, TLS: secure})
+	host, err := Dial(Config{Name: a.Name, Address: a.Address, Tokens: f.config.Tokens, Registry: f.config.Registry, Activities: f.config.Activities,
+		Logger: f.config.Logger, TracerProvider: f.config.TracerProvider, TLS: secure})
 	if err != nil {
 		return err
 	}
@@ -248,13 +250,21 @@ func (f *Fleet) on(name string) (*Host, bool) {
 	return nil, false
 }
 
-// Show asks the host of a session for it and for what its agent does, for people.
-func (f *Fleet) Show(ctx context.Context, host, workItem string) deliver.Sight {
+// Followed reports whether every change of a host is heard of now, and until when it was last; zero when that is not known.
+func (f *Fleet) Followed(host string) (now bool, until time.Time) {
+	if h, ok := f.on(host); ok {
+		return h.Followed()
+	}
+	return false, time.Time{}
+}
+
+// Show asks the host of a session for it and for what its agent does, for people; with look its screen is read for that in any case.
+func (f *Fleet) Show(ctx context.Context, host, workItem string, look bool) deliver.Sight {
 	h, ok := f.on(host)
 	if !ok {
 		return deliver.Sight{Host: host, Probe: dispatch.ProbeUnreachable, Detail: "this dispatcher does not know the host"}
 	}
-	return h.Show(ctx, workItem)
+	return h.Show(ctx, workItem, look)
 }
 
 // Builds returns the builds of the hosts' tmuxds. One that was never reached counts where none was.

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/internal/rpc"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
+	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
 	"muxpost.dev/muxpost/services/dispatcher/internal/hints"
 )
 
@@ -26,6 +28,8 @@ type known struct {
 	// looks is what it looked like: its state and its incarnation.
 	looks string
 	live  bool
+	// idle is true while its agent waits for a message.
+	idle bool
 }
 
 // follow reads one stream to its end. It begins with all sessions that there are.
@@ -36,6 +40,8 @@ func (h *Host) follow(ctx context.Context, tell func(workItem string)) error {
 	if err != nil {
 		return err
 	}
+	keeper := h.keeper(ctx)
+	defer keeper.stop()
 	for {
 		step, err := stream.Recv()
 		if err != nil {
@@ -46,14 +52,18 @@ func (h *Host) follow(ctx context.Context, tell func(workItem string)) error {
 		}
 		switch s := step.GetStep().(type) {
 		case *tmuxdv1.WatchSessionsResponse_Session:
-			if item := s.Session.GetWorkItem(); item != "" {
-				told[item] = true
-				if h.heard(item, s.Session) {
-					tell(item)
-				}
+			item := s.Session.GetWorkItem()
+			if item == "" {
+				continue
 			}
+			told[item] = true
+			if h.heard(item, s.Session) {
+				tell(item)
+			}
+			keeper.add(deliver.Told{WorkItem: item, Stamp: plain(s.Session.GetIncarnation().GetStamp()), Doing: doingOf(s.Session)})
 		case *tmuxdv1.WatchSessionsResponse_CaughtUp:
 			h.sure(told)
+			keeper.begun()
 			tell(hints.Any)
 		case *tmuxdv1.WatchSessionsResponse_Missed:
 			tell(hints.Any) // whatever changed meanwhile follows as it is now
@@ -65,9 +75,10 @@ func (h *Host) follow(ctx context.Context, tell func(workItem string)) error {
 }
 
 // heard keeps what the host tells of a session, and reports whether it is another than when it was last told of: in its state or its
-// incarnation. What else may be told, such as its conversation, changes nothing for what waits.
+// incarnation, or because its agent waits for a message by now. What else may be told, such as its conversation, changes nothing for what waits.
 func (h *Host) heard(item string, s *tmuxdv1.SessionSummary) bool {
-	now := known{looks: fmt.Sprint(s.GetState(), s.GetFlags(), s.GetIncarnation().GetStamp()), live: s.GetState() == tmuxdv1.State_STATE_LIVE}
+	now := known{looks: fmt.Sprint(s.GetState(), s.GetFlags(), s.GetIncarnation().GetStamp()), live: s.GetState() == tmuxdv1.State_STATE_LIVE,
+		idle: s.GetActivity() == tmuxdv1.Activity_ACTIVITY_IDLE}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before, was := h.sessions[item]
@@ -81,7 +92,7 @@ func (h *Host) heard(item string, s *tmuxdv1.SessionSummary) bool {
 	if now.live && !before.live && len(h.placed) > 0 {
 		h.placed = h.placed[1:] // it counts by itself from now on
 	}
-	return now != before
+	return now.looks != before.looks || now.idle && !before.idle
 }
 
 // sure says that the host has told of all its sessions.
@@ -124,6 +135,9 @@ func repositoryOf(item string) string {
 func (h *Host) unsure() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.complete {
+		h.followed = time.Now()
+	}
 	h.complete = false
 }
 

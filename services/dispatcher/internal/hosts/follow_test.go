@@ -109,6 +109,20 @@ func TestFollow_TellsOfChangesAndThatTheHostIsBack(t *testing.T) {
 	}
 }
 
+func TestFollow_TellsOfAnAgentThatWaitsForAMessage(t *testing.T) {
+	idle, working := tmuxdv1.Activity_ACTIVITY_IDLE, tmuxdv1.Activity_ACTIVITY_WORKING
+	d := newTmuxd()
+	d.stop = make(chan struct{})
+	d.steps = []*tmuxdv1.WatchSessionsResponse{does("a", "1", idle), does("a", "1", working), does("b", "1", working), does("a", "1", working),
+		does("b", "1", tmuxdv1.Activity_ACTIVITY_AWAITING_APPROVAL), does("a", "1", idle), does("a", "1", idle), does("b", "1", idle)}
+	f := followed(t, reach(t, d))
+	want := []string{"a", "b", "a", "b"}
+	until(t, "everything is told", func() bool { return len(f.heard()) >= len(want) })
+	if got := f.heard(); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestFollow_AHostThatDoesNotHaveTheCallIsLeftAlone(t *testing.T) {
 	d := newTmuxd()
 	addr, stop := serve(t, older{d})

@@ -68,6 +68,13 @@ type Registry interface {
 	Hosts(ctx context.Context) ([]deliver.HostRecord, error)
 }
 
+// Activities keep what the agents of a host do.
+type Activities interface {
+	// KeepActivities stores what the agents of a host do, each work item once; an empty activity forgets what it did. With whole that is all of
+	// the host's, and what else is known of it is forgotten.
+	KeepActivities(ctx context.Context, host string, told []deliver.Told, whole bool) error
+}
+
 // Config says which host there is.
 type Config struct {
 	// Name is the host's name; empty takes whatever the host at that address says. A host that says another name is not used.
@@ -76,7 +83,9 @@ type Config struct {
 	Address  string
 	Tokens   Tokens
 	Registry Registry
-	Logger   *slog.Logger
+	// Activities keep what agents do; nil keeps nothing.
+	Activities Activities
+	Logger     *slog.Logger
 	// TracerProvider starts the spans of calls; nil starts none.
 	TracerProvider trace.TracerProvider
 	// TLS asks whoever answers for its certificate, and shows ours; nil is for hosts on this machine.
@@ -114,6 +123,8 @@ type Host struct {
 	// sessions are those that the host told of last; complete is true while it tells of all.
 	sessions map[string]known
 	complete bool
+	// followed is until when it told of all last; zero for never.
+	followed time.Time
 	// near counts the living ones by repository, and live all of them.
 	near map[string]int
 	live int

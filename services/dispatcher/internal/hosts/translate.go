@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"muxpost.dev/muxpost/core/dispatch"
 	"muxpost.dev/muxpost/core/fault"
@@ -28,8 +31,29 @@ func sightOf(a *tmuxdv1.SessionStateResponse) deliver.Sight {
 		Incarnation: incarnationOf(a.GetIncarnation()), Harness: plain(a.GetHarness()), ConversationID: plain(a.GetConversationId()),
 		SocketPath: plain(a.GetSocketPath()), Directory: plain(a.GetDirectory()), Phase: phaseOf(a.GetDeliveryPhase()),
 		JournalUnreadable: a.GetJournalUnreadable(), Detail: also(plain(a.GetDetail()), exitOf(a.GetExit())),
-		Activity: activityOf(a.GetActivity()), ActivityDetail: plain(a.GetActivityDetail()),
+		Doing: doingOf(a),
 	}
+}
+
+// telling is what says what an agent does: an answer, or a session that is told.
+type telling interface {
+	GetActivity() tmuxdv1.Activity
+	GetActivityDetail() string
+	GetActivitySince() *timestamppb.Timestamp
+	GetActivitySeenAt() *timestamppb.Timestamp
+}
+
+func doingOf(t telling) deliver.Doing {
+	return deliver.Doing{Activity: activityOf(t.GetActivity()), Detail: plain(t.GetActivityDetail()), Since: timeOf(t.GetActivitySince()),
+		SeenAt: timeOf(t.GetActivitySeenAt())}
+}
+
+// timeOf reads a time; one that is unset or makes no sense is zero.
+func timeOf(t *timestamppb.Timestamp) time.Time {
+	if !t.IsValid() {
+		return time.Time{}
+	}
+	return t.AsTime()
 }
 
 // activityOf reads an activity; one that is not known here is unclear.
@@ -47,6 +71,10 @@ func activityOf(a tmuxdv1.Activity) deliver.Activity {
 		return deliver.AwaitingApproval
 	case tmuxdv1.Activity_ACTIVITY_DRAFT:
 		return deliver.Draft
+	case tmuxdv1.Activity_ACTIVITY_AWAITING_INPUT:
+		return deliver.AwaitingInput
+	case tmuxdv1.Activity_ACTIVITY_NEEDS_HUMAN:
+		return deliver.NeedsHuman
 	case tmuxdv1.Activity_ACTIVITY_UNCLEAR:
 	}
 	return deliver.Unclear
@@ -107,9 +135,7 @@ func incarnationOf(i *tmuxdv1.Incarnation) deliver.Incarnation {
 		Stamp: plain(i.GetStamp()), SessionID: plain(i.GetSessionId()), PaneID: plain(i.GetPaneId()),
 		PanePID: i.GetPanePid(), ServerPID: i.GetServerPid(),
 	}
-	if at := i.GetServerStarted(); at.IsValid() {
-		out.ServerStarted = at.AsTime()
-	}
+	out.ServerStarted = timeOf(i.GetServerStarted())
 	return out
 }
 
@@ -146,7 +172,8 @@ func spawnOf(a *tmuxdv1.SpawnResponse) deliver.SpawnReport {
 			lines = append(lines, plain(l))
 		}
 		return deliver.SpawnReport{
-			Spawn: dispatch.SpawnDied, Incarnation: incarnationOf(o.NotStarted.GetIncarnation()), Detail: exitOf(o.NotStarted.GetExit()), LastLines: lines,
+			Spawn: diedOf(o.NotStarted.GetFailure()), Incarnation: incarnationOf(o.NotStarted.GetIncarnation()), LastLines: lines,
+			Detail: also(exitOf(o.NotStarted.GetExit()), plain(o.NotStarted.GetFailureLine())),
 		}
 	case *tmuxdv1.SpawnResponse_Failed:
 		return deliver.SpawnReport{Spawn: failedOf(o.Failed.GetReason()), Detail: also(plain(o.Failed.GetReason()), plain(o.Failed.GetDetail()))}
@@ -154,6 +181,20 @@ func spawnOf(a *tmuxdv1.SpawnResponse) deliver.SpawnReport {
 	return deliver.SpawnReport{
 		Spawn: dispatch.SpawnFailed, Detail: "the host's answer has no outcome; see that tmuxd and the dispatcher are of one release",
 	}
+}
+
+// diedOf reads why a program ended right after its start. One that does not know its conversation just did not come up with it.
+func diedOf(f tmuxdv1.Failure) dispatch.Spawn {
+	switch f {
+	case tmuxdv1.Failure_FAILURE_CONVERSATION_IN_USE:
+		return dispatch.SpawnInUse
+	case tmuxdv1.Failure_FAILURE_USAGE_LIMIT:
+		return dispatch.SpawnLimited
+	case tmuxdv1.Failure_FAILURE_AUTH:
+		return dispatch.SpawnNotLoggedIn
+	case tmuxdv1.Failure_FAILURE_UNSPECIFIED, tmuxdv1.Failure_FAILURE_CONVERSATION_UNKNOWN:
+	}
+	return dispatch.SpawnDied
 }
 
 func startedOf(s *tmuxdv1.Started) deliver.SpawnReport {

@@ -21,6 +21,9 @@ func TestSpawn_TranslatesEveryOutcome(t *testing.T) {
 			Occupied: &tmuxdv1.Occupied{Occupant: by, Detail: "someone", Remedy: "free it"},
 		}}
 	}
+	died := func(f tmuxdv1.Failure) *tmuxdv1.SpawnResponse {
+		return &tmuxdv1.SpawnResponse{Outcome: &tmuxdv1.SpawnResponse_NotStarted{NotStarted: &tmuxdv1.NotStarted{Failure: f, FailureLine: "because"}}}
+	}
 	failed := func(reason string) *tmuxdv1.SpawnResponse {
 		return &tmuxdv1.SpawnResponse{Outcome: &tmuxdv1.SpawnResponse_Failed{Failed: &tmuxdv1.SpawnFailed{Reason: reason, Detail: "why"}}}
 	}
@@ -35,7 +38,12 @@ func TestSpawn_TranslatesEveryOutcome(t *testing.T) {
 		"unclearable": {occupied(tmuxdv1.Occupant_OCCUPANT_UNCLEARABLE), dispatch.SpawnUnclearable},
 		"not started": {&tmuxdv1.SpawnResponse{Outcome: &tmuxdv1.SpawnResponse_NotStarted{NotStarted: &tmuxdv1.NotStarted{
 			Exit: &tmuxdv1.Exit{End: &tmuxdv1.Exit_Signal{Signal: 9}}, LastLines: []string{"\x1b[31mbye"}}}}, dispatch.SpawnDied},
-		"tmux_no_answer": {failed("tmux_no_answer"), dispatch.SpawnSilent}, "storage": {failed("storage"), dispatch.SpawnSilent},
+		"the conversation is unknown":  {died(tmuxdv1.Failure_FAILURE_CONVERSATION_UNKNOWN), dispatch.SpawnDied},
+		"the conversation is in use":   {died(tmuxdv1.Failure_FAILURE_CONVERSATION_IN_USE), dispatch.SpawnInUse},
+		"a limit of use":               {died(tmuxdv1.Failure_FAILURE_USAGE_LIMIT), dispatch.SpawnLimited},
+		"nobody is logged in":          {died(tmuxdv1.Failure_FAILURE_AUTH), dispatch.SpawnNotLoggedIn},
+		"a failure of a later release": {died(99), dispatch.SpawnDied},
+		"tmux_no_answer":               {failed("tmux_no_answer"), dispatch.SpawnSilent}, "storage": {failed("storage"), dispatch.SpawnSilent},
 		"server_remains": {failed("server_remains"), dispatch.SpawnSilent}, "moved": {failed("moved"), dispatch.SpawnSilent},
 		"detached": {failed("detached"), dispatch.SpawnSilent}, "a reason of a later release": {failed("x"), dispatch.SpawnSilent},
 		"duplicate": {failed("duplicate"), dispatch.SpawnFailed}, "tmux_error": {failed("tmux_error"), dispatch.SpawnFailed},

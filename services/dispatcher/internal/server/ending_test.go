@@ -76,7 +76,7 @@ func TestListSessions_HasTheOrdersThatWait(t *testing.T) {
 			r.endings = append(r.endings, deliver.Ending{WorkItem: r.sessions[i].WorkItem, Closes: i == 2, Who: "ann", Host: "h"})
 		}
 	}
-	page, err := New(Config{Records: r}).ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{SkipProbe: true})
+	page, err := New(Config{Records: r, Hosts: prober{}}).ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{SkipProbe: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"muxpost.dev/muxpost/core/dispatch"
 	"muxpost.dev/muxpost/core/fault"
@@ -114,7 +115,9 @@ func TestListDeliveries_ByOutcome(t *testing.T) {
 // detached is a host whose agents live on without their sessions.
 type detached struct{ prober }
 
-func (detached) Show(context.Context, string, string) deliver.Sight {
+func (detached) Followed(string) (bool, time.Time) { return true, time.Time{} }
+
+func (detached) Show(context.Context, string, string, bool) deliver.Sight {
 	return deliver.Sight{Host: "a", Probe: dispatch.ProbeDetached}
 }
 

@@ -58,7 +58,7 @@ type Deliverer interface {
 type Records interface {
 	Delivery(ctx context.Context, id string) (deliver.Delivery, error)
 	Deliveries(ctx context.Context, q deliver.DeliveryQuery) ([]deliver.Delivery, error)
-	Sessions(ctx context.Context, q deliver.SessionQuery) ([]deliver.Session, error)
+	Shown(ctx context.Context, q deliver.SessionQuery) ([]deliver.Shown, error)
 	Events(ctx context.Context, q deliver.EventQuery) (deliver.EventPage, error)
 	Pauses(ctx context.Context, q deliver.PauseQuery) ([]deliver.Pause, error)
 	Superseded(ctx context.Context, q deliver.SupersededQuery) ([]deliver.Superseded, error)
@@ -68,7 +68,10 @@ type Records interface {
 
 // Hosts say what they know of a session now, and which builds they run.
 type Hosts interface {
-	Show(ctx context.Context, host, workItem string) deliver.Sight
+	// Show says it of one session; with look the agent's screen is read for that in any case.
+	Show(ctx context.Context, host, workItem string, look bool) deliver.Sight
+	// Followed reports whether every change of a host is heard of now, and until when it was last; zero when that is not known.
+	Followed(host string) (now bool, until time.Time)
 	Builds() []deliver.Build
 	// Statuses says how all hosts stand.
 	Statuses() []deliver.HostStatus
@@ -176,7 +179,7 @@ func (s *Server) ListSessions(ctx context.Context, r *dispatcherv1.ListSessionsR
 	if q.After, err = readItemToken(r.GetPageToken(), sessionPrefix); err != nil {
 		return nil, err
 	}
-	found, err := s.records.Sessions(ctx, q)
+	found, err := s.records.Shown(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -186,19 +189,21 @@ func (s *Server) ListSessions(ctx context.Context, r *dispatcherv1.ListSessionsR
 		out.NextPageToken = itemToken(sessionPrefix, found[limit-1].WorkItem)
 	}
 	for _, record := range found {
-		out.Sessions = append(out.Sessions, sessionOf(record))
+		following, until := s.hosts.Followed(record.Host)
+		out.Sessions = append(out.Sessions, shownOf(record, following, until))
 	}
 	if err := s.tellEndings(ctx, item, out.GetSessions()); err != nil {
 		return nil, err
 	}
 	if !r.GetSkipProbe() {
-		s.probe(ctx, out.GetSessions())
+		s.probe(ctx, out.GetSessions(), item != "")
 	}
 	return out, nil
 }
 
-// probe fills in the states, asking for several at once. A session whose state did not come in time is unknown.
-func (s *Server) probe(ctx context.Context, sessions []*dispatcherv1.Session) {
+// probe fills in the states, asking for several at once, and what the agents do. A session whose state did not come in time is unknown, and of it
+// stays what was told last. With look the screens are read in any case.
+func (s *Server) probe(ctx context.Context, sessions []*dispatcherv1.Session, look bool) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	var group errgroup.Group
@@ -208,15 +213,21 @@ func (s *Server) probe(ctx context.Context, sessions []*dispatcherv1.Session) {
 			continue // what may live under its name is not its agent
 		}
 		group.Go(func() error {
-			sight, recorded := s.hosts.Show(ctx, record.GetHost(), record.GetWorkItem()), record.GetConversationId()
+			sight, recorded := s.hosts.Show(ctx, record.GetHost(), record.GetWorkItem(), look), record.GetConversationId()
 			record.State, record.StateDetail, record.Flags = stateOf(sight.Probe), sight.Detail, flagsOf(sight.Probe)
-			record.Activity, record.ActivityDetail = activityOf[sight.Activity], sight.ActivityDetail
-			// Many programs tell theirs only after the record was made.
-			record.ConversationId = cmp.Or(record.GetConversationId(), sight.ConversationID)
+			if sight.Probe != dispatch.ProbeUnreachable {
+				does(record, sight.Doing, time.Time{})
+			}
+			// Many programs tell theirs only after the record was made, and a person may have begun another one since.
+			if same := sight.Incarnation.Stamp != "" && sight.Incarnation.Stamp == record.GetIncarnationStamp(); same {
+				record.ConversationId = cmp.Or(sight.ConversationID, record.GetConversationId())
+			} else {
+				record.ConversationId = cmp.Or(record.GetConversationId(), sight.ConversationID)
+			}
 			if sight.Host != record.GetHost() && sight.Probe != dispatch.ProbeUnreachable {
 				record.State, record.Flags = dispatcherv1.SessionState_SESSION_STATE_UNKNOWN, nil
 				record.ConversationId = recorded
-				record.Activity, record.ActivityDetail = dispatcherv1.SessionActivity_SESSION_ACTIVITY_UNSPECIFIED, ""
+				does(record, deliver.Doing{}, time.Time{})
 				record.StateDetail = "it is recorded on another host than the one that answers, " + sight.Host
 			}
 			return nil

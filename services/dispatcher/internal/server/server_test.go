@@ -20,7 +20,7 @@ import (
 // records holds what a list returns, by the limit and position that it is asked for.
 type records struct {
 	deliveries []deliver.Delivery
-	sessions   []deliver.Session
+	sessions   []deliver.Shown
 	events     deliver.EventQuery
 	page       deliver.EventPage
 	asked      deliver.DeliveryQuery
@@ -48,7 +48,7 @@ func (r *records) Deliveries(_ context.Context, q deliver.DeliveryQuery) ([]deli
 	return nil, nil
 }
 
-func (r *records) Sessions(_ context.Context, q deliver.SessionQuery) (out []deliver.Session, err error) {
+func (r *records) Shown(_ context.Context, q deliver.SessionQuery) (out []deliver.Shown, err error) {
 	for _, s := range r.sessions {
 		if s.WorkItem > q.After && (q.WorkItem == "" || q.WorkItem == s.WorkItem) && len(out) < q.Limit {
 			out = append(out, s)
@@ -106,7 +106,13 @@ func (r *records) Events(_ context.Context, q deliver.EventQuery) (deliver.Event
 type prober struct {
 	host string
 	slow map[string]bool
+	// looked is set by a look at a screen; following and until are what Followed says.
+	looked    *bool
+	following bool
+	until     time.Time
 }
+
+func (p prober) Followed(string) (bool, time.Time) { return p.following, p.until }
 
 func (p prober) Builds() []deliver.Build {
 	return []deliver.Build{{Program: "tmuxd", Commit: "abc", Dirty: true, Host: p.host}}
@@ -118,7 +124,10 @@ func (p prober) Statuses() []deliver.HostStatus {
 
 func (p prober) Sync(context.Context) error { return nil }
 
-func (p prober) Show(ctx context.Context, _, workItem string) deliver.Sight {
+func (p prober) Show(ctx context.Context, _, workItem string, look bool) deliver.Sight {
+	if p.looked != nil {
+		*p.looked = look
+	}
 	if p.slow[workItem] {
 		<-ctx.Done()
 		return deliver.Sight{Host: p.host, Probe: dispatch.ProbeUnreachable, Detail: "no answer in time"}
@@ -126,7 +135,8 @@ func (p prober) Show(ctx context.Context, _, workItem string) deliver.Sight {
 	timer := time.NewTimer(100 * time.Millisecond)
 	defer timer.Stop()
 	<-timer.C
-	return deliver.Sight{Host: p.host, Probe: dispatch.ProbeLive, Detail: "alive", ConversationID: "c1", Activity: deliver.Working}
+	return deliver.Sight{Host: p.host, Probe: dispatch.ProbeLive, Detail: "alive", ConversationID: "c1", Incarnation: deliver.Incarnation{Stamp: "st1"},
+		Doing: deliver.Doing{Activity: deliver.Working, Since: time.Unix(7, 0), SeenAt: time.Unix(8, 0)}}
 }
 
 func TestListDeliveries_GoesPageByPage(t *testing.T) {
@@ -186,7 +196,7 @@ func TestListSuperseded_GoesPageByPage(t *testing.T) {
 }
 
 func TestLists_RefuseWhatTheyCannotRead(t *testing.T) {
-	s := New(Config{Records: &records{}})
+	s := New(Config{Records: &records{}, Hosts: prober{}})
 	lists := map[string]func(item, token string, size int32) error{
 		"deliveries": func(item, token string, size int32) error {
 			_, err := s.ListDeliveries(t.Context(), &dispatcherv1.ListDeliveriesRequest{WorkItem: item, PageToken: token, PageSize: size})
@@ -242,7 +252,7 @@ func TestGetDelivery_NotKnownOrMalformed(t *testing.T) {
 func sessions(n int) *records {
 	r := &records{}
 	for i := range n {
-		r.sessions = append(r.sessions, deliver.Session{WorkItem: fmt.Sprintf("github:o/r#%03d", i+100), Host: "a"})
+		r.sessions = append(r.sessions, deliver.Shown{Session: deliver.Session{WorkItem: fmt.Sprintf("github:o/r#%03d", i+100), Host: "a"}})
 	}
 	return r
 }
@@ -272,7 +282,7 @@ func TestListSessions_AsksTheHostInParallelAndNotForLong(t *testing.T) {
 }
 
 func TestListSessions_WithoutProbeAsksNobody(t *testing.T) {
-	s := New(Config{Records: sessions(3)})
+	s := New(Config{Records: sessions(3), Hosts: prober{}})
 	got, err := s.ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{PageSize: 2, SkipProbe: true})
 	if err != nil || len(got.GetSessions()) != 2 || got.GetSessions()[0].GetState() != 0 {
 		t.Fatalf("%v, %v", got, err)
@@ -304,6 +314,61 @@ func TestListSessions_TellWhatTheHostKnowsAndTheRecordDoesNot(t *testing.T) {
 			t.Errorf("%v, %v", got, err)
 		}
 	})
+}
+
+func TestListSessions_ShowTheConversationThatIsOpenInTheRecordedIncarnation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := sessions(2)
+		for n, stamp := range []string{"st1", "st0"} {
+			r.sessions[n].ConversationID, r.sessions[n].Incarnation.Stamp = "c0", stamp
+		}
+		got, err := New(Config{Records: r, Hosts: prober{host: "a"}}).ListSessions(t.Context(), &dispatcherv1.ListSessionsRequest{})
+		if err != nil || got.GetSessions()[0].GetConversationId() != "c1" || got.GetSessions()[1].GetConversationId() != "c0" {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
+}
+
+func TestListSessions_WhatWasToldLastStaysWhileNobodyAnswers(t *testing.T) {
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	for name, row := range map[string]struct {
+		host   prober
+		seenAt time.Time
+		skip   bool
+		want   string
+	}{
+		"the host answers":             {host: prober{host: "a", following: true}, want: "WORKING since 7"},
+		"asked for one":                {host: prober{host: "a"}, want: "WORKING since 7"},
+		"away":                         {host: prober{host: "a", slow: map[string]bool{"github:o/r#100": true}, until: at(30)}, want: "IDLE since 9 as of 30"},
+		"away since before we started": {host: prober{host: "a", slow: map[string]bool{"github:o/r#100": true}}, want: "IDLE since 9 as of 20"},
+		"not asked, and it is heard":   {host: prober{following: true}, skip: true, want: "IDLE since 9"},
+		"not asked, seen on a screen":  {host: prober{following: true}, seenAt: at(12), skip: true, want: "IDLE since 9 as of 12"},
+		"not asked, and it is away":    {host: prober{until: at(10)}, skip: true, want: "IDLE since 9 as of 20"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, looked := sessions(1), false
+				r.sessions[0].Doing, r.sessions[0].ToldAt = deliver.Doing{Activity: deliver.Idle, Since: at(9), SeenAt: row.seenAt}, at(20)
+				row.host.looked = &looked
+				req := &dispatcherv1.ListSessionsRequest{SkipProbe: row.skip}
+				if name == "asked for one" {
+					req.WorkItem = "github:o/r#100"
+				}
+				all, err := New(Config{Records: r, Hosts: row.host}).ListSessions(t.Context(), req)
+				if err != nil || looked != (req.GetWorkItem() != "") {
+					t.Fatalf("looked %v, %v", looked, err)
+				}
+				s := all.GetSessions()[0]
+				got := fmt.Sprintf("%s since %d", strings.TrimPrefix(s.GetActivity().String(), "SESSION_ACTIVITY_"), s.GetActivitySince().GetSeconds())
+				if s.GetActivityAsOf() != nil {
+					got += fmt.Sprintf(" as of %d", s.GetActivityAsOf().GetSeconds())
+				}
+				if got != row.want {
+					t.Errorf("%s, want %s", got, row.want)
+				}
+			})
+		})
+	}
 }
 
 func TestValues_EveryOneOfCoreHasOneOnTheWire(t *testing.T) {

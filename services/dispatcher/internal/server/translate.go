@@ -2,6 +2,7 @@ package server
 
 import (
 	"math"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -92,6 +93,8 @@ var activityOf = map[deliver.Activity]dispatcherv1.SessionActivity{
 	deliver.Starting: dispatcherv1.SessionActivity_SESSION_ACTIVITY_STARTING, deliver.Idle: dispatcherv1.SessionActivity_SESSION_ACTIVITY_IDLE,
 	deliver.Working: dispatcherv1.SessionActivity_SESSION_ACTIVITY_WORKING, deliver.Draft: dispatcherv1.SessionActivity_SESSION_ACTIVITY_DRAFT,
 	deliver.AwaitingApproval: dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_APPROVAL,
+	deliver.AwaitingInput:    dispatcherv1.SessionActivity_SESSION_ACTIVITY_AWAITING_INPUT,
+	deliver.NeedsHuman:       dispatcherv1.SessionActivity_SESSION_ACTIVITY_NEEDS_HUMAN,
 	deliver.Unclear:          dispatcherv1.SessionActivity_SESSION_ACTIVITY_UNCLEAR,
 }
 
@@ -128,6 +131,35 @@ func deliveryOf(d deliver.Delivery) *dispatcherv1.Delivery {
 		Detail: d.Detail, Remedy: d.Remedy, How: howOf(d.How), Host: d.Host, Target: d.Target, ConversationId: d.ConversationID,
 		Asked: int32(min(d.Asked, math.MaxInt32)), TraceId: d.TraceID, CreateTime: timestamppb.New(d.CreatedAt),
 		UpdateTime: timestamppb.New(d.UpdatedAt), Steps: d.Steps,
+	}
+}
+
+// shownOf is a session with what its agent does, as it was told last. That holds while every change of its host is heard of, and where a program
+// tells of each: else it is said until when it did.
+func shownOf(s deliver.Shown, following bool, until time.Time) *dispatcherv1.Session {
+	out, asOf := sessionOf(s.Session), s.Doing.SeenAt
+	switch {
+	case !asOf.IsZero() || following:
+	case until.After(s.ToldAt):
+		asOf = until
+	default:
+		asOf = s.ToldAt
+	}
+	does(out, s.Doing, asOf)
+	return out
+}
+
+// does writes what the agent of a session does, and until when that is known to have held; zero is now.
+func does(out *dispatcherv1.Session, d deliver.Doing, asOf time.Time) {
+	out.Activity, out.ActivityDetail, out.ActivitySince, out.ActivityAsOf = activityOf[d.Activity], d.Detail, nil, nil
+	if d.Activity == "" {
+		return
+	}
+	if !d.Since.IsZero() {
+		out.ActivitySince = timestamppb.New(d.Since)
+	}
+	if !asOf.IsZero() {
+		out.ActivityAsOf = timestamppb.New(asOf)
 	}
 }
 

@@ -63,6 +63,11 @@ func (s *Store) Deliveries(ctx context.Context, q deliver.DeliveryQuery) ([]deli
 
 // Sessions returns sessions, by work item.
 func (s *Store) Sessions(ctx context.Context, q deliver.SessionQuery) ([]deliver.Session, error) {
+	return sessionsOf(ctx, s, q, sessionColumns, "", oneSession)
+}
+
+// sessionsOf runs the list of sessions, with what else is joined to them.
+func sessionsOf[T any](ctx context.Context, s *Store, q deliver.SessionQuery, columns, join string, scan pgx.RowToFunc[T]) ([]T, error) {
 	f := newFilter(q.Limit)
 	f.and(q.WorkItem != "", "work_item = @work_item", "work_item", q.WorkItem)
 	f.and(q.Host != "", "host = @host", "host", q.Host)
@@ -70,8 +75,12 @@ func (s *Store) Sessions(ctx context.Context, q deliver.SessionQuery) ([]deliver
 	if !q.Closed {
 		f.where += " and not closed"
 	}
-	return many(s, ctx, fmt.Sprintf("select %s from dispatcher.sessions where %s order by work_item limit @limit", sessionColumns, f.where),
-		scanSession, f.args)
+	return many(s, ctx, fmt.Sprintf("select %s from dispatcher.sessions%s where %s order by work_item limit @limit", columns, join, f.where), scan, f.args)
+}
+
+// Shown returns sessions with what their agents do, by work item.
+func (s *Store) Shown(ctx context.Context, q deliver.SessionQuery) ([]deliver.Shown, error) {
+	return sessionsOf(ctx, s, q, sessionColumns+activityColumns, joinActivities, scanShown)
 }
 
 // One statement sees one state of the database: were what is forgotten read before or after the events, some could go in between, and their

@@ -135,7 +135,7 @@ func (s *Store) known(ctx context.Context, into *deliver.Known, workItem, delive
 	// Names are unique, so these are two rows at most.
 	batch.Queue("select "+sessionColumns+` from dispatcher.sessions where work_item = @work_item
 		or target = (select target from dispatcher.deliveries where delivery_id = @delivery_id)`, args).Query(func(rows pgx.Rows) error {
-		found, err := pgx.CollectRows(rows, scanSession)
+		found, err := pgx.CollectRows(rows, oneSession)
 		for _, record := range found {
 			if record.WorkItem == workItem {
 				into.Session, into.TargetOf = &record, ""
@@ -226,11 +226,14 @@ func scanDelivery(row pgx.CollectableRow) (d deliver.Delivery, err error) {
 const sessionColumns = `work_item, node_id, target, host, harness, conversation_id, lineage, stamp, session_id, pane_id, pane_pid,
 	server_pid, server_started, socket_path, directory, closed, created_at, updated_at`
 
-func scanSession(row pgx.CollectableRow) (s deliver.Session, err error) {
+func oneSession(row pgx.CollectableRow) (deliver.Session, error) { return scanSession(row) }
+
+// scanSession reads a session, and further columns behind it into more.
+func scanSession(row pgx.CollectableRow, more ...any) (s deliver.Session, err error) {
 	i := &s.Incarnation
 	var started *time.Time
-	err = row.Scan(&s.WorkItem, &s.NodeID, &s.Target, &s.Host, &s.Harness, &s.ConversationID, &s.Lineage, &i.Stamp, &i.SessionID, &i.PaneID,
-		&i.PanePID, &i.ServerPID, &started, &s.SocketPath, &s.Directory, &s.Closed, &s.CreatedAt, &s.UpdatedAt)
+	err = row.Scan(append([]any{&s.WorkItem, &s.NodeID, &s.Target, &s.Host, &s.Harness, &s.ConversationID, &s.Lineage, &i.Stamp, &i.SessionID, &i.PaneID,
+		&i.PanePID, &i.ServerPID, &started, &s.SocketPath, &s.Directory, &s.Closed, &s.CreatedAt, &s.UpdatedAt}, more...)...)
 	if started != nil {
 		i.ServerStarted = *started
 	}

@@ -180,16 +180,16 @@ update poller.events set next_look = now() + @time::interval where id = @id and 
 }
 
 // Wake makes the events of a work item due that wait for something which may have passed, or those of all items when it is empty. What
-// waits after a failure keeps its pause.
+// waits after a failure keeps its pause, and what waits for something that no change at its session brings.
 func (s *Store) Wake(ctx context.Context, workItem string) error {
 	_, err := s.quiet.Exec(ctx, `
 with woken as (
   update poller.events set next_look = now()
   where (@item = '' or work_item = @item) and next_look > now()
-    and (state = 'held' or state = 'pending' and (silences > 0 or unproven_since is not null))
+    and (state = 'held' or state = 'pending' and (silences > 0 or unproven_since is not null) and reason <> all(@unhurried))
   returning id
 )
-select pg_notify(@channel, '') from woken limit 1`, pgx.NamedArgs{"item": workItem, "channel": channel})
+select pg_notify(@channel, '') from woken limit 1`, pgx.NamedArgs{"item": workItem, "channel": channel, "unhurried": ledger.Unhurried()})
 	return db.Fault(err)
 }
 

@@ -136,10 +136,8 @@ func (h *Host) Probe(ctx context.Context, _, deliveryID string) (s deliver.Sight
 			return
 		}
 		s.Probe, s.Detail, s.SocketPath = dispatch.ProbeOf(w.State, w.Flags), "as the world is", "/run/x y.sock"
-		if w.State == session.Live || w.State == session.Dead {
-			s.Incarnation = deliver.Incarnation{Stamp: w.Stamp}
-		}
-		s.Harness, s.ConversationID = w.Harness, w.Conversation // its memory outlives the session
+		// Its memory outlives the session.
+		s.Incarnation, s.Harness, s.ConversationID = deliver.Incarnation{Stamp: w.Stamp}, w.Harness, w.Conversation
 	})
 	if !answered {
 		return deliver.Sight{Host: h.name, Probe: dispatch.ProbeUnreachable, Detail: "nobody answers"}
