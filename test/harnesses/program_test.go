@@ -29,6 +29,8 @@ type program struct {
 	asks, allow string
 	// anew is the command with which a person begins another conversation.
 	anew string
+	// login and limit are texts that have the turn fail: because nobody is logged in, and at a limit of use.
+	login, limit string
 	// unknown is the id of a conversation that it does not have.
 	unknown string
 	// heard reads what reached it, and allowed how often it was allowed something.
@@ -47,6 +49,8 @@ func programs() []program {
 	real := program{
 		anew:    "/new",
 		turn:    func(seconds int) string { return fmt.Sprintf("zz:dur=%d", seconds) },
+		login:   "zz:http=401",
+		limit:   "zz:http=429",
 		ask:     func(file string) string { return "zz:tool=touch " + file },
 		heard:   modelHeard,
 		allowed: func(r *rig) (int, error) { return count(filepath.Join(r.directory, "allowed-*")) },
@@ -54,13 +58,15 @@ func programs() []program {
 	codex, opencode := real, real
 	codex.name, codex.asks, codex.allow, codex.unknown = "codex", "Would you like to run", "y", uuid.NewString()
 	opencode.name, opencode.asks, opencode.allow, opencode.unknown = "opencode", "Permission required", "Enter", "ses_"+strings.Repeat("f", 26)
+	opencode.limit = "" // it tries again by itself, for long
 	for _, p := range []*program{&codex, &opencode} {
 		p.path = func(t testing.TB) string { return needs.Agent(t, p.name) }
 	}
 	fake := program{
 		name: "fakeagent", path: agenttest.Build, anew: "/clear",
-		turn: func(seconds int) string { return fmt.Sprintf("zz:dur=%ds", seconds) },
-		ask:  func(string) string { return "zz:dialog" },
+		turn:  func(seconds int) string { return fmt.Sprintf("zz:dur=%ds", seconds) },
+		ask:   func(string) string { return "zz:dialog" },
+		login: "zz:fail=login", limit: "zz:fail=limit",
 		asks: "Press enter to confirm", allow: "y", unknown: uuid.NewString(),
 		heard: agentHeard, allowed: agentAllowed,
 	}

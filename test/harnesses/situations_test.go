@@ -241,11 +241,22 @@ func (r *rig) meetUnknown() {
 		if res = r.start(r.unknown); res.GetNotStarted() == nil {
 			r.t.Fatal(res)
 		}
+		r.classified(res)
 	} else if res.GetNotStarted() == nil {
 		r.t.Fatal(res)
+	} else {
+		r.classified(res)
 	}
 	r.started(r.conversation)
 	r.deliver(d)
+}
+
+// classified expects that a start failed for want of the conversation.
+func (r *rig) classified(res *tmuxdv1.SpawnResponse) {
+	r.t.Helper()
+	if got := res.GetNotStarted().GetFailure(); got != tmuxdv1.Failure_FAILURE_CONVERSATION_UNKNOWN {
+		r.t.Errorf("it is told as %v: %v", got, res)
+	}
 }
 
 // innocent expects that nothing was executed.
