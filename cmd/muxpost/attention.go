@@ -44,11 +44,11 @@ func attentionCommand(a *app) *cobra.Command {
   muxpost attention --all`,
 		Long: fmt.Sprintf(`attention lists what does not pass by itself: events that were dropped, given up or typed without proof that they
 arrived; events held by a session for longer than %s, or on their way for longer than %s; items that are parked; orders to end an agent that wait
-for its host; agents that wait for a person, that live on without their session, or that nobody records; sources that cannot be read; and pauses
-that have stood for longer than %s. What somebody has acknowledged is left out until its state changes.
+for its host; agents that wait for a person, that live on without their session, or that nobody records; hosts that are away for longer than %s,
+and sessions that were left behind on one that is back; sources that cannot be read; and pauses that have stood for longer than %s. What somebody has acknowledged is left out until its state changes.
 
 Exit codes: 0 nothing needs a person, 1 something does, 3 a service does not answer, so that the list may lack something.`,
-			view.Short(attention.MaxHeld), view.Short(attention.MaxWaiting), view.Short(attention.MaxPaused)),
+			view.Short(attention.MaxHeld), view.Short(attention.MaxWaiting), view.Short(attention.MaxAway), view.Short(attention.MaxPaused)),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.attention(cmd.Context(), within, all) },
 	}
 	c.Flags().BoolVar(&all, "all", false, "what was acknowledged too")
@@ -159,7 +159,19 @@ func (g *gathered) askDispatcher(ctx context.Context, s *services) error {
 	}
 	orphans, err := s.orphans(ctx, 0)
 	g.known.Orphans = orphans.GetOrphans()
-	return g.failed("orphans", err)
+	if g.failed("orphans", err) != nil {
+		return err
+	}
+	return g.failed("hosts", s.dispatcher(ctx, func(ctx context.Context, c dispatcherv1.DispatcherServiceClient) error {
+		all, err := c.ListHosts(ctx, &dispatcherv1.ListHostsRequest{})
+		if err != nil {
+			return err
+		}
+		g.known.Hosts = all.GetHosts()
+		left, err := c.ListSuperseded(ctx, &dispatcherv1.ListSupersededRequest{PageSize: mostEnded})
+		g.known.Superseded = left.GetSuperseded()
+		return err
+	}))
 }
 
 func (g *gathered) askPoller(ctx context.Context, s *services) error {

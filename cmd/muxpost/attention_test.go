@@ -40,6 +40,14 @@ func (f *fakeDispatcher) ListParks(context.Context, *dispatcherv1.ListParksReque
 	return &dispatcherv1.ListParksResponse{Parks: f.parks}, nil
 }
 
+func (f *fakeDispatcher) ListHosts(context.Context, *dispatcherv1.ListHostsRequest) (*dispatcherv1.ListHostsResponse, error) {
+	return &dispatcherv1.ListHostsResponse{Hosts: f.hosts}, nil
+}
+
+func (f *fakeDispatcher) ListSuperseded(context.Context, *dispatcherv1.ListSupersededRequest) (*dispatcherv1.ListSupersededResponse, error) {
+	return &dispatcherv1.ListSupersededResponse{}, nil
+}
+
 func (f *fakeDispatcher) ListOrphans(context.Context, *dispatcherv1.ListOrphansRequest) (*dispatcherv1.ListOrphansResponse, error) {
 	return &dispatcherv1.ListOrphansResponse{Orphans: f.orphans}, nil
 }

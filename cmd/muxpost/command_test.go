@@ -198,6 +198,7 @@ func (f *fakePoller) CountLedger(context.Context, *pollerv1.CountLedgerRequest) 
 
 // fakeDispatcher answers by what it holds.
 type fakeDispatcher struct {
+	hosts []*dispatcherv1.Host
 	dispatcherv1.UnimplementedDispatcherServiceServer
 	delivery *dispatcherv1.Delivery
 	session  *dispatcherv1.Session

@@ -25,6 +25,7 @@ const (
 	MaxHeld    = 15 * time.Minute
 	MaxWaiting = time.Hour
 	MaxPaused  = 24 * time.Hour
+	MaxAway    = 5 * time.Minute
 )
 
 // Kind says what is the matter.
@@ -54,6 +55,10 @@ const (
 	Detached Kind = "detached"
 	// Orphan: an agent lives whose session nobody records.
 	Orphan Kind = "orphan"
+	// Host: a host has not been reached for longer than MaxAway.
+	Host Kind = "host"
+	// Superseded: a session was left behind on a host that was given up, and the host is back.
+	Superseded Kind = "superseded"
 	// Source: a source cannot be read.
 	Source Kind = "source"
 	// Paused: a pause has stood for longer than MaxPaused.
@@ -64,7 +69,7 @@ const (
 
 // Kinds lists every kind, in the order of the list.
 func Kinds() []Kind {
-	return []Kind{Dropped, GaveUp, Unconfirmed, Held, Waiting, Parked, Ending, Approval, Human, Detached, Orphan, Source, Paused, Shadow}
+	return []Kind{Dropped, GaveUp, Unconfirmed, Held, Waiting, Parked, Ending, Approval, Human, Detached, Orphan, Host, Superseded, Source, Paused, Shadow}
 }
 
 // Entry is one thing that needs a person.
@@ -109,6 +114,8 @@ type Known struct {
 	Pauses     []*dispatcherv1.Pause
 	Parks      []*dispatcherv1.Park
 	Orphans    []*dispatcherv1.Orphan
+	Hosts      []*dispatcherv1.Host
+	Superseded []*dispatcherv1.Superseded
 	// Acknowledgements are what people have seen, and in which state.
 	Acknowledgements []*pollerv1.Acknowledgement
 	// EndedAfter leaves out what ended before; zero leaves out nothing.
@@ -126,6 +133,7 @@ func Find(k Known, now time.Time) []Entry {
 	f.parks()
 	f.sessions()
 	f.orphans()
+	f.hosts()
 	f.sources()
 	f.pauses()
 	order := Kinds()
@@ -352,6 +360,30 @@ func (f *finder) orphans() {
 			continue
 		}
 		f.add(e)
+	}
+}
+
+// hosts tells of hosts that are away, and of what was left behind on hosts that are there.
+func (f *finder) hosts() {
+	reached := map[string]bool{}
+	for _, h := range f.Hosts {
+		since := timeOf(h.GetSince())
+		if reached[h.GetName()] = h.GetReached(); h.GetReached() || since == nil || f.now.Sub(*since) <= MaxAway {
+			continue
+		}
+		f.add(Entry{Kind: Host, Subject: cmp.Or(h.GetName(), h.GetAddress()), Reason: "host_unreachable", Since: since, Look: "muxpost hosts",
+			Why: "the host is not reached, and its work items wait: " + h.GetDetail(),
+			Remedy: "see that tmuxd runs there; where it does not come back, muxpost hosts evacuate " + view.Quote(h.GetName()) +
+				" begins anew elsewhere"})
+	}
+	for _, s := range f.Superseded {
+		if !reached[s.GetHost()] {
+			continue // nobody can do anything about it
+		}
+		f.add(Entry{Kind: Superseded, Subject: s.GetWorkItem(), Reason: "superseded", Since: timeOf(s.GetCreateTime()), Look: "muxpost hosts superseded",
+			Why: "a session of it was left behind on host " + s.GetHost() + ", which is back; nothing is delivered to it, and what is not pushed there is not known here",
+			Remedy: "look at " + view.Quote(s.GetDirectory()) + " there; then muxpost stop " + view.Quote(s.GetWorkItem()) + " --superseded-on " +
+				view.Quote(s.GetHost()) + " ends it"})
 	}
 }
 

@@ -150,6 +150,25 @@ func TestFind_ByTheTable(t *testing.T) {
 	}
 }
 
+func TestFind_TellsOfHostsThatAreAwayAndOfWhatWasLeftBehindOnThoseThatAreBack(t *testing.T) {
+	k := Known{Hosts: []*dispatcherv1.Host{
+		{Name: "here", Reached: true, Since: ago(time.Hour)}, {Name: "gone", Since: ago(time.Hour), Detail: "nobody answers"},
+		{Name: "just", Since: ago(time.Minute)}, {Name: "new"},
+	}, Superseded: []*dispatcherv1.Superseded{
+		{WorkItem: "github:o/r#1", Host: "here", Directory: "/w d", CreateTime: ago(2 * time.Hour)}, {WorkItem: "github:o/r#2", Host: "gone", CreateTime: ago(time.Hour)},
+	}}
+	found := Find(k, now)
+	if got, want := told(found), "host gone 1h0m0s, superseded github:o/r#1 2h0m0s"; got != want {
+		t.Fatalf("%s", got)
+	}
+	if e := found[0]; !strings.Contains(e.Why, "nobody answers") || !strings.Contains(e.Remedy, "evacuate gone") {
+		t.Errorf("%+v", e)
+	}
+	if e := found[1]; !strings.Contains(e.Remedy, "muxpost stop 'github:o/r#1' --superseded-on here") || !strings.Contains(e.Remedy, "'/w d'") {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestFind_TakesTheDispatchersWords(t *testing.T) {
 	k := Known{Ended: []*pollerv1.LedgerEntry{row("daaaa1111", "github:o/r#1", dropped, "session-occupied", time.Hour)},
 		Deliveries: []*dispatcherv1.Delivery{delivery("daaaa1111", dispatcherv1.Outcome_OUTCOME_DROPPED, "session-occupied", time.Hour)}}
