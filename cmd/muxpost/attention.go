@@ -44,7 +44,8 @@ func attentionCommand(a *app) *cobra.Command {
   muxpost attention --all`,
 		Long: fmt.Sprintf(`attention lists what does not pass by itself: events that were dropped, given up or typed without proof that they
 arrived; events held by a session for longer than %s, or on their way for longer than %s; items that are parked; orders to end an agent that wait
-for its host; agents that wait for a person, that live on without their session, or that nobody records; hosts that are away for longer than %s,
+for its host; agents that wait for a person, that have been idle for long (dispatcher.idle.after), that live on without their session, or that
+nobody records; hosts that are away for longer than %s,
 and sessions that were left behind on one that is back; sources that cannot be read; and pauses that have stood for longer than %s. What somebody has acknowledged is left out until its state changes.
 
 Exit codes: 0 nothing needs a person, 1 something does, 3 a service does not answer, so that the list may lack something.`,
@@ -71,6 +72,7 @@ func (a *app) attention(ctx context.Context, within time.Duration, all bool) err
 	if within > 0 {
 		g.known.EndedAfter = a.now().Add(-within)
 	}
+	g.known.IdleAfter = s.Dispatcher.Idle.After
 	away := g.ask(ctx, s)
 	r := attentionReport{Entries: []attention.Entry{}, Problems: append([]string{}, g.problems...)}
 	open := 0

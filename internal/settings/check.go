@@ -154,6 +154,9 @@ func (t Tasks) check(p *problems) {
 	p.add(t.Keep < 1 || t.Keep > 10000, "tasks.keep is %d: it must be 1 to 10000", t.Keep)
 }
 
+// minIdle is the least time after which an agent may count as one that nobody needs.
+const minIdle = 10 * time.Minute
+
 func (d *Dispatcher) check(p *problems) {
 	checkListen(p, d.Listen)
 	d.checkHosts(p)
@@ -162,6 +165,8 @@ func (d *Dispatcher) check(p *problems) {
 	b := d.Breaker
 	p.add(b.Deaths < 0 || b.Deaths > 1000, "breaker.deaths is %d: it must be 1 to 1000, or 0 to park nothing", b.Deaths)
 	p.add(b.Within <= 0 || b.Within > minRetention, "breaker.within is %v: it must be above 0s and at most %v", b.Within, minRetention)
+	p.add(d.Idle.After < 0 || d.Idle.After > 0 && d.Idle.After < minIdle, "idle.after is %v: it must be %v or more, or 0s for no agent to count", d.Idle.After, minIdle)
+	p.add(d.Idle.End && d.Idle.After == 0, "idle.end is on and idle.after is 0s: say after how long an agent counts as idle")
 	p.add(b.Parked < 0, "breaker.parked is %v: it must not be below 0s, which is until a person or another version takes it back", b.Parked)
 	p.add(!slices.Contains([]string{FirstSpawnAny, FirstSpawnOpened, FirstSpawnNever}, d.FirstSpawn),
 		"first_spawn is %q: set it to %s (every event may start the first session of its work item), %s (the opening event and messages by "+

@@ -220,6 +220,8 @@ type Dispatcher struct {
 	// FirstSpawn says which events may start a session for a work item that has none: FirstSpawnAny, FirstSpawnOpened or FirstSpawnNever.
 	FirstSpawn string  `conf:"first_spawn"`
 	Breaker    Breaker `conf:"breaker"`
+	// Idle says what becomes of agents that nobody has needed for long.
+	Idle Idle `conf:"idle"`
 	// Shadow makes it look and decide, say what it would do, and start and type nothing.
 	Shadow bool `conf:"shadow"`
 	// Retention is how long what was delivered is kept.
@@ -261,6 +263,14 @@ type Breaker struct {
 	Within time.Duration `conf:"within"`
 	// Parked is how long an item stays parked; zero is until a person, or another version, takes it back.
 	Parked time.Duration `conf:"parked"`
+}
+
+// Idle is what becomes of agents that nobody has needed for long.
+type Idle struct {
+	// After is how long an agent must have waited for a message to count; zero counts none.
+	After time.Duration `conf:"after"`
+	// End ends those that nobody needs as far as their host can tell; otherwise they are only listed.
+	End bool `conf:"end"`
 }
 
 // Host is a host that the dispatcher calls.

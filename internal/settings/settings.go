@@ -120,7 +120,7 @@ func (s *Settings) defaults() {
 		s.Tmuxd.Host = "localhost"
 	}
 	s.Dispatcher = Dispatcher{Resume: true, FirstSpawn: FirstSpawnAny, Retention: defaultRetention,
-		Breaker: Breaker{Deaths: 5, Within: 10 * time.Minute}}
+		Breaker: Breaker{Deaths: 5, Within: 10 * time.Minute}, Idle: Idle{After: 7 * 24 * time.Hour}}
 	s.Poller = Poller{Workers: 8, Budget: ledger.DefaultBudget, Retention: defaultRetention}
 }
 

@@ -33,6 +33,7 @@ import (
 	"muxpost.dev/muxpost/services/dispatcher/internal/forget"
 	"muxpost.dev/muxpost/services/dispatcher/internal/hints"
 	"muxpost.dev/muxpost/services/dispatcher/internal/hosts"
+	"muxpost.dev/muxpost/services/dispatcher/internal/idle"
 	"muxpost.dev/muxpost/services/dispatcher/internal/server"
 	"muxpost.dev/muxpost/services/dispatcher/internal/store"
 )
@@ -136,6 +137,9 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	group := run.Group{StopTimeout: draining + 2*time.Second}
 	group.Add("server", func(ctx context.Context) error { return api.Serve(ctx, listener) })
 	group.Add("hosts", fleet.Run)
+	if config.Idle.End && config.Idle.After > 0 {
+		group.Add("idle", func(ctx context.Context) error { return idle.Run(ctx, deliverer, config.Idle.After, telemetry.Logger) })
+	}
 	group.Add("endings", func(ctx context.Context) error { return endings.Run(ctx, deliverer, hub, telemetry.Logger) })
 	group.Add("listen", func(ctx context.Context) error {
 		return records.Listen(ctx, func() { news.Tell(hints.Any) }, telemetry.Logger)

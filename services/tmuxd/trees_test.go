@@ -69,6 +69,12 @@ func TestTrees_AnAgentsWorkingTreeFromItsStartToItsEnd(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(first.Directory, "work"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	// No policy ends an agent whose work is nowhere else.
+	r.until("its turn is over", func() bool { return !strings.Contains(r.screen(), "esc to interrupt") })
+	kept, err := r.Terminate(r.ctx(), host.TerminateRequest{Item: r.item, Stamp: first.Incarnation.Stamp, Token: r.token(), Unneeded: true})
+	if err != nil || kept.Cause != host.RefusedNeeded || !strings.Contains(kept.Detail, "1 file not committed (work)") {
+		t.Errorf("%+v, %v", kept, err)
+	}
 	r.signal(r.agentPid(), syscall.SIGKILL)
 	r.until("it has died", func() bool { return r.state().State == session.Dead })
 	if tree := list(); tree.GetNothingToLose() || !strings.Contains(tree.GetHolds(), "1 file not committed (work)") {

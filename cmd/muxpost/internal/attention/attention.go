@@ -53,6 +53,8 @@ const (
 	Human Kind = "needs_human"
 	// Detached: an agent's process lives on without its session.
 	Detached Kind = "detached"
+	// Idle: an agent has waited for a message for longer than the configuration lets pass without a word.
+	Idle Kind = "idle"
 	// Orphan: an agent lives whose session nobody records.
 	Orphan Kind = "orphan"
 	// Host: a host has not been reached for longer than MaxAway.
@@ -69,7 +71,7 @@ const (
 
 // Kinds lists every kind, in the order of the list.
 func Kinds() []Kind {
-	return []Kind{Dropped, GaveUp, Unconfirmed, Held, Waiting, Parked, Ending, Approval, Human, Detached, Orphan, Host, Superseded, Source, Paused, Shadow}
+	return []Kind{Dropped, GaveUp, Unconfirmed, Held, Waiting, Parked, Ending, Approval, Human, Detached, Idle, Orphan, Host, Superseded, Source, Paused, Shadow}
 }
 
 // Entry is one thing that needs a person.
@@ -118,6 +120,8 @@ type Known struct {
 	Superseded []*dispatcherv1.Superseded
 	// Acknowledgements are what people have seen, and in which state.
 	Acknowledgements []*pollerv1.Acknowledgement
+	// IdleAfter is how long an agent may wait for a message before it is listed; zero lists none.
+	IdleAfter time.Duration
 	// EndedAfter leaves out what ended before; zero leaves out nothing.
 	EndedAfter time.Time
 }
@@ -294,6 +298,7 @@ func (f *finder) sessions() {
 		if view.NeedsPerson(s.GetActivity()) {
 			f.add(f.asked(s))
 		}
+		f.idle(s)
 		if !slices.Contains(s.GetFlags(), dispatcherv1.SessionFlag_SESSION_FLAG_DETACHED) {
 			continue
 		}
@@ -385,6 +390,18 @@ func (f *finder) hosts() {
 			Remedy: "look at " + view.Quote(s.GetDirectory()) + " there; then muxpost stop " + view.Quote(s.GetWorkItem()) + " --superseded-on " +
 				view.Quote(s.GetHost()) + " ends it"})
 	}
+}
+
+// idle tells of an agent that nobody has needed for long.
+func (f *finder) idle(s *dispatcherv1.Session) {
+	since := timeOf(s.GetActivitySince())
+	if f.IdleAfter == 0 || s.GetActivity() != dispatcherv1.SessionActivity_SESSION_ACTIVITY_IDLE || since == nil || f.now.Sub(*since) <= f.IdleAfter {
+		return
+	}
+	f.add(Entry{Kind: Idle, Subject: s.GetWorkItem(), Reason: "idle", Since: since, Look: "muxpost attach " + view.Quote(s.GetWorkItem()),
+		Why: "its agent has waited for a message since then",
+		Remedy: "muxpost stop " + view.Quote(s.GetWorkItem()) + " ends it until the next event, muxpost close for good; dispatcher.idle.end has it done " +
+			"where nobody needs it"})
 }
 
 // asked is what an agent needs a person for.

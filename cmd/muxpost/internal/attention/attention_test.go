@@ -150,6 +150,23 @@ func TestFind_ByTheTable(t *testing.T) {
 	}
 }
 
+func TestFind_TellsOfAgentsThatHaveBeenIdleForLong(t *testing.T) {
+	idle := func(item string, d time.Duration) *dispatcherv1.Session {
+		return &dispatcherv1.Session{WorkItem: item, State: dispatcherv1.SessionState_SESSION_STATE_LIVE,
+			Activity: dispatcherv1.SessionActivity_SESSION_ACTIVITY_IDLE, ActivitySince: ago(d)}
+	}
+	works := idle("github:o/r#3", 99*time.Hour)
+	works.Activity = dispatcherv1.SessionActivity_SESSION_ACTIVITY_WORKING
+	k := Known{IdleAfter: 24 * time.Hour, Sessions: []*dispatcherv1.Session{idle("github:o/r#1", 25*time.Hour), idle("github:o/r#2", 23*time.Hour), works}}
+	if got := told(Find(k, now)); got != "idle github:o/r#1 25h0m0s" {
+		t.Errorf("%s", got)
+	}
+	k.IdleAfter = 0
+	if got := told(Find(k, now)); got != "" {
+		t.Errorf("%s", got)
+	}
+}
+
 func TestFind_TellsOfHostsThatAreAwayAndOfWhatWasLeftBehindOnThoseThatAreBack(t *testing.T) {
 	k := Known{Hosts: []*dispatcherv1.Host{
 		{Name: "here", Reached: true, Since: ago(time.Hour)}, {Name: "gone", Since: ago(time.Hour), Detail: "nobody answers"},

@@ -40,6 +40,8 @@ type Store interface {
 	Unpause(ctx context.Context, workItem string, told Event) (Pause, bool, error)
 	// Sessions returns recorded sessions, by work item.
 	Sessions(ctx context.Context, q SessionQuery) ([]Session, error)
+	// Idle returns sessions after a work item, by work item, whose agents have been idle for longer than a time and for which nothing waits.
+	Idle(ctx context.Context, longer time.Duration, after string, limit int) ([]Session, error)
 	// Hosts returns what is recorded of hosts, by name.
 	Hosts(ctx context.Context) ([]HostRecord, error)
 	// PutHost records a host with its event, and returns the record with its times.
@@ -233,6 +235,8 @@ type TerminateOrder struct {
 	// Grace is how long it has to end by itself.
 	Grace  time.Duration
 	Reason string
+	// Unneeded ends it only if nobody needs it, as far as the host can tell.
+	Unneeded bool
 }
 
 // TerminateReport is what came of it.

@@ -146,9 +146,19 @@ func (h *Host) Terminate(ctx context.Context, o deliver.TerminateOrder) (deliver
 	if err != nil {
 		return deliver.TerminateReport{}, err
 	}
-	answer, err := h.client.Terminate(ctx, &tmuxdv1.TerminateRequest{
-		WorkItem: o.WorkItem, IncarnationStamp: o.Stamp, FencingToken: o.Token, Grace: durationpb.New(o.Grace), Reason: o.Reason,
-	})
+	var answer *tmuxdv1.TerminateResponse
+	if o.Unneeded {
+		// A call of its own: an older tmuxd would take a field that it does not know for nothing, and end an agent that is needed.
+		var out *tmuxdv1.TerminateUnneededResponse
+		out, err = h.client.TerminateUnneeded(ctx, &tmuxdv1.TerminateUnneededRequest{
+			WorkItem: o.WorkItem, IncarnationStamp: o.Stamp, FencingToken: o.Token, Grace: durationpb.New(o.Grace), Reason: o.Reason,
+		})
+		answer = out.GetResult()
+	} else {
+		answer, err = h.client.Terminate(ctx, &tmuxdv1.TerminateRequest{
+			WorkItem: o.WorkItem, IncarnationStamp: o.Stamp, FencingToken: o.Token, Grace: durationpb.New(o.Grace), Reason: o.Reason,
+		})
+	}
 	if err = end(err); err != nil {
 		return deliver.TerminateReport{}, err
 	}

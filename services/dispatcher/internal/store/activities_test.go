@@ -14,6 +14,51 @@ func told(item, stamp string, activity deliver.Activity, since int64) deliver.To
 	return deliver.Told{WorkItem: item, Stamp: stamp, Doing: deliver.Doing{Activity: activity, Detail: "d", Since: time.Unix(since, 0)}}
 }
 
+func TestIdle_AreThoseForWhichNothingWaits(t *testing.T) {
+	s, pool := newStore(t)
+	record := session()
+	begin(t, s, "delivery-1")
+	if err := s.Save(t.Context(), take(t, s, "a"), item, deliver.Change{Session: &record}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), "update dispatcher.deliveries set outcome = 'delivered'"); err != nil {
+		t.Fatal(err)
+	}
+	found := func(want bool, what string) {
+		t.Helper()
+		got, err := s.Idle(t.Context(), time.Hour, "", 10)
+		if err != nil || (len(got) == 1) != want || want && got[0].WorkItem != item {
+			t.Errorf("%s: %+v, %v", what, got, err)
+		}
+	}
+	does := func(a deliver.Activity, stamp string, ago time.Duration) {
+		t.Helper()
+		if err := s.KeepActivities(t.Context(), record.Host, []deliver.Told{told(item, stamp, a, time.Now().Add(-ago).Unix())}, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stamp := record.Incarnation.Stamp
+	found(false, "nothing is known of it")
+	does(deliver.Idle, stamp, 2*time.Hour)
+	found(true, "idle for long")
+	if got, err := s.Idle(t.Context(), time.Hour, item, 10); err != nil || len(got) != 0 {
+		t.Errorf("the next page: %+v, %v", got, err)
+	}
+	does(deliver.Idle, stamp, time.Minute)
+	found(false, "idle for a minute")
+	does(deliver.Working, stamp, 2*time.Hour)
+	found(false, "at work")
+	does(deliver.Idle, "another", 2*time.Hour)
+	found(false, "another incarnation")
+	does(deliver.Idle, stamp, 2*time.Hour)
+	for outcome, want := range map[string]bool{"held": false, "waiting": false, "unconfirmed": false, "in_progress": false, "failed": false, "dropped": true} {
+		if _, err := pool.Exec(t.Context(), "update dispatcher.deliveries set outcome = $1", outcome); err != nil {
+			t.Fatal(err)
+		}
+		found(want, "a delivery is "+outcome)
+	}
+}
+
 func TestKeepActivities_AreShownOfTheRecordedIncarnationAndWrittenOnlyWhenTheyChange(t *testing.T) {
 	s, pool := newStore(t)
 	begin(t, s, "delivery-1")

@@ -78,6 +78,15 @@ func sessionsOf[T any](ctx context.Context, s *Store, q deliver.SessionQuery, co
 	return many(s, ctx, fmt.Sprintf("select %s from dispatcher.sessions%s where %s order by work_item limit @limit", columns, join, f.where), scan, f.args)
 }
 
+// Idle returns sessions after a work item, by work item, whose agents have been idle for longer than a time and for which nothing waits.
+func (s *Store) Idle(ctx context.Context, longer time.Duration, after string, limit int) ([]deliver.Session, error) {
+	return many(s, ctx, "select "+sessionColumns+" from dispatcher.sessions"+joinActivities+` where not closed and host <> '' and work_item > @after
+		and activity = @idle and since < clock_timestamp() - @longer::interval
+		and not exists (select from dispatcher.deliveries d where d.work_item = sessions.work_item and d.outcome not in ('delivered', 'dropped'))
+		order by work_item limit @limit`, oneSession,
+		pgx.NamedArgs{"after": after, "idle": string(deliver.Idle), "longer": longer, "limit": limit})
+}
+
 // Shown returns sessions with what their agents do, by work item.
 func (s *Store) Shown(ctx context.Context, q deliver.SessionQuery) ([]deliver.Shown, error) {
 	return sessionsOf(ctx, s, q, sessionColumns+activityColumns, joinActivities, scanShown)

@@ -76,4 +76,6 @@ type Removal struct {
 const (
 	RefusedLive = RefusedIncarnation + 1 + iota
 	RefusedGuests
+	// RefusedNeeded: somebody or something may need it.
+	RefusedNeeded
 )

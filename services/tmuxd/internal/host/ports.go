@@ -181,6 +181,8 @@ type Screen struct {
 	Ring           string
 	// LastKey is when somebody last pressed a key in a terminal that is attached and may type.
 	LastKey Keypress
+	// Attended is true when somebody looks at the session in a terminal.
+	Attended bool
 }
 
 // Keypress is when a key was pressed, to the second.
@@ -283,6 +285,9 @@ type Trees interface {
 	Place(item workitem.Ref) string
 	// Prepare makes it where it is not there. What takes long goes on: the error is fault.Unavailable then, and asking again finds it.
 	Prepare(ctx context.Context, item workitem.Ref) error
+	// Unsaved says in a line what a repository's tree of a work item has that is not committed or not pushed; empty for nothing, and for a plain
+	// directory, of which nobody can tell.
+	Unsaved(ctx context.Context, item workitem.Ref) string
 }
 
 // Notes are what programs tell of what they do: a small file for each incarnation, written by the program or by tmux.

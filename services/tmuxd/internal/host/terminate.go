@@ -20,6 +20,9 @@ type TerminateRequest struct {
 	Token int64
 	// Grace is how long it has between TERM and KILL; zero means DefaultGrace, and MaxGrace is the most.
 	Grace time.Duration
+	// Unneeded ends it only if nobody needs it: it waits for a message, nobody looks at it in a terminal, its composer is empty, and the
+	// repository's tree that it works in, if it has one, holds nothing that is not committed and pushed.
+	Unneeded bool
 }
 
 // The times between TERM and KILL.
@@ -110,10 +113,52 @@ func (h *Host) Terminate(ctx context.Context, req TerminateRequest) (EndResult, 
 		return EndResult{}, err
 	}
 	defer release()
+	if req.Unneeded {
+		if why := e.needed(ctx); why != "" {
+			return EndResult{Target: e.target, Outcome: EndRefused, Cause: RefusedNeeded, Detail: why}, nil
+		}
+	}
 	r, err := e.terminate(context.WithoutCancel(ctx))
 	failpoint.Hit("tmuxd.terminate.answering")
 	r.Target = e.target
 	return r, err
+}
+
+// needed says why an agent may be needed; empty when it is certain that it is not. It is asked in the session's turn, so that no delivery of ours
+// comes between it and the end.
+func (e *ending) needed(ctx context.Context) string {
+	h, s := e.h, e.sight
+	if s.state != session.Live || s.flags != 0 || !e.shown() {
+		return "it is no living agent of ours that could be asked: " + s.why
+	}
+	hn, err := h.Table.Find(s.status().Harness)
+	if err != nil || !hn.Interactive() {
+		return "nobody knows how its program shows what it does"
+	}
+	lookCtx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	screen, ok, err := h.Tmux.Capture(lookCtx, s.target, s.guard("", 0, time.Time{}))
+	if err != nil || !ok || screen.Dead {
+		return "its screen cannot be read"
+	}
+	switch r := hn.Read(screen.Screen); {
+	case screen.Attended:
+		return "somebody looks at it in a terminal"
+	case r.Dialog:
+		return "a dialog waits for a person"
+	case r.Busy:
+		return "a turn is running"
+	case !r.Ready:
+		return "it does not show its composer"
+	case r.Text != "":
+		return "a person has text in its composer"
+	case len(s.guests) > 0:
+		return "something else runs in its session"
+	}
+	if unsaved := h.Trees.Unsaved(ctx, e.item); unsaved != "" {
+		return "its working tree is not pushed: " + unsaved
+	}
+	return ""
 }
 
 func checkStamp(stamp string) error {

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/workitem"
@@ -25,10 +26,30 @@ var endRefusalOf = map[host.Cause]tmuxdv1.RefusalReason{
 	host.RefusedIncarnation: tmuxdv1.RefusalReason_REFUSAL_REASON_INCARNATION,
 	host.RefusedLive:        tmuxdv1.RefusalReason_REFUSAL_REASON_LIVE,
 	host.RefusedGuests:      tmuxdv1.RefusalReason_REFUSAL_REASON_GUESTS,
+	host.RefusedNeeded:      tmuxdv1.RefusalReason_REFUSAL_REASON_NEEDED,
+}
+
+// TerminateUnneeded ends an incarnation that nobody needs, with all that it started.
+func (s *Server) TerminateUnneeded(ctx context.Context, req *tmuxdv1.TerminateUnneededRequest) (*tmuxdv1.TerminateUnneededResponse, error) {
+	r, err := s.terminate(ctx, req, true)
+	return &tmuxdv1.TerminateUnneededResponse{Result: r}, err
 }
 
 // Terminate ends an incarnation with all that it started.
 func (s *Server) Terminate(ctx context.Context, req *tmuxdv1.TerminateRequest) (*tmuxdv1.TerminateResponse, error) {
+	return s.terminate(ctx, req, false)
+}
+
+// endRequest is what both have in common.
+type endRequest interface {
+	GetWorkItem() string
+	GetIncarnationStamp() string
+	GetFencingToken() int64
+	GetGrace() *durationpb.Duration
+	GetReason() string
+}
+
+func (s *Server) terminate(ctx context.Context, req endRequest, unneeded bool) (*tmuxdv1.TerminateResponse, error) {
 	item, err := workitem.Parse(req.GetWorkItem())
 	if err != nil {
 		return nil, err
@@ -37,7 +58,7 @@ func (s *Server) Terminate(ctx context.Context, req *tmuxdv1.TerminateRequest) (
 		return nil, fault.New(fault.Invalid, fault.ReasonBadArgument, "grace is not a duration")
 	}
 	r, err := s.host.Terminate(ctx, host.TerminateRequest{Item: item, Stamp: req.GetIncarnationStamp(), Token: req.GetFencingToken(),
-		Grace: req.GetGrace().AsDuration()})
+		Grace: req.GetGrace().AsDuration(), Unneeded: unneeded})
 	s.logEnd(ctx, "terminate", item, req.GetIncarnationStamp(), req.GetFencingToken(), req.GetReason(), r, err)
 	if err != nil {
 		return nil, err

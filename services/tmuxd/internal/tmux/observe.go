@@ -119,7 +119,7 @@ func (c *Client) Capture(ctx context.Context, target string, g host.Guard) (s ho
 	s.CursorY, _ = strconv.Atoi(f[1])
 	s.Width, _ = strconv.Atoi(f[5])
 	s.CursorShown, s.Dead, s.InputOff = f[2] == "1", f[3] != "0", f[4] == "1"
-	s.LastKey = lastKey(r, n, f[6])
+	s.LastKey, s.Attended = lastKey(r, n, f[6]), attended(r, n)
 	inRows := false
 	for _, line := range r.lines {
 		switch {
@@ -136,6 +136,17 @@ func (c *Client) Capture(ctx context.Context, target string, g host.Guard) (s ho
 		}
 	}
 	return s, true, nil
+}
+
+// attended reports whether somebody looks at the session in a terminal, even in one that only reads.
+func attended(r reply, n string) bool {
+	for _, line := range r.lines {
+		rest, ok := strings.CutPrefix(line, "K|"+n+"|")
+		if f := strings.Split(rest, "|"); ok && len(f) == 3 && f[0] != "1" {
+			return true
+		}
+	}
+	return false
 }
 
 // lastKey says when somebody last pressed a key in a terminal that may type: not in one that only reads, nor in a control client.

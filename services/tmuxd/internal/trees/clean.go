@@ -145,6 +145,19 @@ func (t *Trees) Look(ctx context.Context, tree Tree) Work {
 	return w
 }
 
+// Unsaved says in a line what a repository's tree of a work item has that is not committed or not pushed; empty for nothing, and for a plain
+// directory, of which nobody can tell.
+func (t *Trees) Unsaved(ctx context.Context, item workitem.Ref) string {
+	tree := t.Plan(item)
+	if tree.Kind == settings.TreeDirectory {
+		return ""
+	}
+	if w := t.Look(ctx, tree); !w.Nothing() {
+		return w.String()
+	}
+	return ""
+}
+
 // lookAtCommits counts what no remote has. With a clone go its branches, tags and stashes; those of a worktree are its repository's, which
 // stays, so that in one without remotes only what no branch has would be lost.
 func (t *Trees) lookAtCommits(ctx context.Context, tree Tree, w *Work) error {

@@ -371,6 +371,8 @@ const (
 	RefusalReason_REFUSAL_REASON_LIVE RefusalReason = 6
 	// Something else lives in the session.
 	RefusalReason_REFUSAL_REASON_GUESTS RefusalReason = 7
+	// Somebody or something may need it; the detail says what.
+	RefusalReason_REFUSAL_REASON_NEEDED RefusalReason = 8
 )
 
 // Enum value maps for RefusalReason.
@@ -384,6 +386,7 @@ var (
 		5: "REFUSAL_REASON_NO_BRACKETED_PASTE",
 		6: "REFUSAL_REASON_LIVE",
 		7: "REFUSAL_REASON_GUESTS",
+		8: "REFUSAL_REASON_NEEDED",
 	}
 	RefusalReason_value = map[string]int32{
 		"REFUSAL_REASON_UNSPECIFIED":        0,
@@ -394,6 +397,7 @@ var (
 		"REFUSAL_REASON_NO_BRACKETED_PASTE": 5,
 		"REFUSAL_REASON_LIVE":               6,
 		"REFUSAL_REASON_GUESTS":             7,
+		"REFUSAL_REASON_NEEDED":             8,
 	}
 )
 
@@ -727,7 +731,7 @@ const file_muxpost_tmuxd_v1_session_proto_rawDesc = "" +
 	"\vPHASE_TAKEN\x10\x04\x12\x0e\n" +
 	"\n" +
 	"PHASE_BOOT\x10\x05\x12\x11\n" +
-	"\rPHASE_HANDING\x10\x06*\xfa\x01\n" +
+	"\rPHASE_HANDING\x10\x06*\x95\x02\n" +
 	"\rRefusalReason\x12\x1e\n" +
 	"\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13REFUSAL_REASON_DEAD\x10\x01\x12\x19\n" +
@@ -736,7 +740,8 @@ const file_muxpost_tmuxd_v1_session_proto_rawDesc = "" +
 	"\x1aREFUSAL_REASON_INCARNATION\x10\x04\x12%\n" +
 	"!REFUSAL_REASON_NO_BRACKETED_PASTE\x10\x05\x12\x17\n" +
 	"\x13REFUSAL_REASON_LIVE\x10\x06\x12\x19\n" +
-	"\x15REFUSAL_REASON_GUESTS\x10\aB8Z6muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1;tmuxdv1b\x06proto3"
+	"\x15REFUSAL_REASON_GUESTS\x10\a\x12\x19\n" +
+	"\x15REFUSAL_REASON_NEEDED\x10\bB8Z6muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1;tmuxdv1b\x06proto3"
 
 var (
 	file_muxpost_tmuxd_v1_session_proto_rawDescOnce sync.Once

@@ -755,6 +755,134 @@ func (x *TerminateRequest) GetReason() string {
 	return ""
 }
 
+// TerminateUnneededRequest names an incarnation to end if nobody needs it.
+type TerminateUnneededRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Canonical work item. Required.
+	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// Stamp of the incarnation to end. Required: a later one is not touched.
+	IncarnationStamp string `protobuf:"bytes,2,opt,name=incarnation_stamp,json=incarnationStamp,proto3" json:"incarnation_stamp,omitempty"`
+	// Fencing token of the lease under which this is done. Required, above zero.
+	FencingToken int64 `protobuf:"varint,3,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
+	// How long the agent has between TERM and KILL, at most a minute. Zero means 5 seconds.
+	Grace *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	// Why, in one line, for the log: which policy asked for it.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TerminateUnneededRequest) Reset() {
+	*x = TerminateUnneededRequest{}
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TerminateUnneededRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TerminateUnneededRequest) ProtoMessage() {}
+
+func (x *TerminateUnneededRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TerminateUnneededRequest.ProtoReflect.Descriptor instead.
+func (*TerminateUnneededRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *TerminateUnneededRequest) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *TerminateUnneededRequest) GetIncarnationStamp() string {
+	if x != nil {
+		return x.IncarnationStamp
+	}
+	return ""
+}
+
+func (x *TerminateUnneededRequest) GetFencingToken() int64 {
+	if x != nil {
+		return x.FencingToken
+	}
+	return 0
+}
+
+func (x *TerminateUnneededRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+func (x *TerminateUnneededRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// TerminateUnneededResponse is what came of it.
+type TerminateUnneededResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As of Terminate; refused with REFUSAL_REASON_NEEDED when it may be needed.
+	Result        *TerminateResponse `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TerminateUnneededResponse) Reset() {
+	*x = TerminateUnneededResponse{}
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TerminateUnneededResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TerminateUnneededResponse) ProtoMessage() {}
+
+func (x *TerminateUnneededResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TerminateUnneededResponse.ProtoReflect.Descriptor instead.
+func (*TerminateUnneededResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *TerminateUnneededResponse) GetResult() *TerminateResponse {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
 // TerminateResponse is what came of it.
 type TerminateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -774,7 +902,7 @@ type TerminateResponse struct {
 
 func (x *TerminateResponse) Reset() {
 	*x = TerminateResponse{}
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[9]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +914,7 @@ func (x *TerminateResponse) String() string {
 func (*TerminateResponse) ProtoMessage() {}
 
 func (x *TerminateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[9]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +927,7 @@ func (x *TerminateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminateResponse.ProtoReflect.Descriptor instead.
 func (*TerminateResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{9}
+	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TerminateResponse) GetTarget() string {
@@ -886,7 +1014,7 @@ type Terminated struct {
 
 func (x *Terminated) Reset() {
 	*x = Terminated{}
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[10]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -898,7 +1026,7 @@ func (x *Terminated) String() string {
 func (*Terminated) ProtoMessage() {}
 
 func (x *Terminated) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[10]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -911,7 +1039,7 @@ func (x *Terminated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Terminated.ProtoReflect.Descriptor instead.
 func (*Terminated) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{10}
+	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Terminated) GetExit() *Exit {
@@ -955,7 +1083,7 @@ type Remains struct {
 
 func (x *Remains) Reset() {
 	*x = Remains{}
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[11]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1095,7 @@ func (x *Remains) String() string {
 func (*Remains) ProtoMessage() {}
 
 func (x *Remains) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[11]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1108,7 @@ func (x *Remains) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remains.ProtoReflect.Descriptor instead.
 func (*Remains) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{11}
+	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Remains) GetPids() []int64 {
@@ -1016,7 +1144,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[12]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1028,7 +1156,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[12]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1041,7 +1169,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{12}
+	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *KillRequest) GetWorkItem() string {
@@ -1098,7 +1226,7 @@ type KillResponse struct {
 
 func (x *KillResponse) Reset() {
 	*x = KillResponse{}
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[13]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1110,7 +1238,7 @@ func (x *KillResponse) String() string {
 func (*KillResponse) ProtoMessage() {}
 
 func (x *KillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[13]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1123,7 +1251,7 @@ func (x *KillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillResponse.ProtoReflect.Descriptor instead.
 func (*KillResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{13}
+	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *KillResponse) GetTarget() string {
@@ -1203,7 +1331,7 @@ type Killed struct {
 
 func (x *Killed) Reset() {
 	*x = Killed{}
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[14]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1343,7 @@ func (x *Killed) String() string {
 func (*Killed) ProtoMessage() {}
 
 func (x *Killed) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[14]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1356,7 @@ func (x *Killed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Killed.ProtoReflect.Descriptor instead.
 func (*Killed) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{14}
+	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Killed) GetAlready() bool {
@@ -1251,7 +1379,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[15]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1263,7 +1391,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[15]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1276,7 +1404,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{15}
+	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListSessionsRequest) GetPageSize() int32 {
@@ -1306,7 +1434,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[16]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1446,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[16]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1459,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{16}
+	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionSummary {
@@ -1389,7 +1517,7 @@ type SessionSummary struct {
 
 func (x *SessionSummary) Reset() {
 	*x = SessionSummary{}
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[17]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1529,7 @@ func (x *SessionSummary) String() string {
 func (*SessionSummary) ProtoMessage() {}
 
 func (x *SessionSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[17]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1542,7 @@ func (x *SessionSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionSummary.ProtoReflect.Descriptor instead.
 func (*SessionSummary) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{17}
+	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SessionSummary) GetWorkItem() string {
@@ -1540,7 +1668,7 @@ type WatchSessionsRequest struct {
 
 func (x *WatchSessionsRequest) Reset() {
 	*x = WatchSessionsRequest{}
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[18]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1680,7 @@ func (x *WatchSessionsRequest) String() string {
 func (*WatchSessionsRequest) ProtoMessage() {}
 
 func (x *WatchSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[18]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1693,7 @@ func (x *WatchSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionsRequest.ProtoReflect.Descriptor instead.
 func (*WatchSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{18}
+	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchSessionsRequest) GetCursor() string {
@@ -1595,7 +1723,7 @@ type WatchSessionsResponse struct {
 
 func (x *WatchSessionsResponse) Reset() {
 	*x = WatchSessionsResponse{}
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[19]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1735,7 @@ func (x *WatchSessionsResponse) String() string {
 func (*WatchSessionsResponse) ProtoMessage() {}
 
 func (x *WatchSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[19]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1748,7 @@ func (x *WatchSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionsResponse.ProtoReflect.Descriptor instead.
 func (*WatchSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{19}
+	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WatchSessionsResponse) GetCursor() string {
@@ -1714,7 +1842,7 @@ type CaughtUp struct {
 
 func (x *CaughtUp) Reset() {
 	*x = CaughtUp{}
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[20]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +1854,7 @@ func (x *CaughtUp) String() string {
 func (*CaughtUp) ProtoMessage() {}
 
 func (x *CaughtUp) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[20]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +1867,7 @@ func (x *CaughtUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaughtUp.ProtoReflect.Descriptor instead.
 func (*CaughtUp) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{20}
+	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{22}
 }
 
 // Missed says that changes were left out.
@@ -1753,7 +1881,7 @@ type Missed struct {
 
 func (x *Missed) Reset() {
 	*x = Missed{}
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[21]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1765,7 +1893,7 @@ func (x *Missed) String() string {
 func (*Missed) ProtoMessage() {}
 
 func (x *Missed) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[21]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1778,7 +1906,7 @@ func (x *Missed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Missed.ProtoReflect.Descriptor instead.
 func (*Missed) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{21}
+	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Missed) GetChanges() int64 {
@@ -1801,7 +1929,7 @@ type MassDeath struct {
 
 func (x *MassDeath) Reset() {
 	*x = MassDeath{}
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[22]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +1941,7 @@ func (x *MassDeath) String() string {
 func (*MassDeath) ProtoMessage() {}
 
 func (x *MassDeath) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[22]
+	mi := &file_muxpost_tmuxd_v1_sessions_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +1954,7 @@ func (x *MassDeath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MassDeath.ProtoReflect.Descriptor instead.
 func (*MassDeath) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{22}
+	return file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MassDeath) GetSessions() int32 {
@@ -1889,7 +2017,15 @@ const file_muxpost_tmuxd_v1_sessions_proto_rawDesc = "" +
 	"\x11incarnation_stamp\x18\x02 \x01(\tR\x10incarnationStamp\x12#\n" +
 	"\rfencing_token\x18\x03 \x01(\x03R\ffencingToken\x12/\n" +
 	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xe4\x01\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xd2\x01\n" +
+	"\x18TerminateUnneededRequest\x12\x1b\n" +
+	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12+\n" +
+	"\x11incarnation_stamp\x18\x02 \x01(\tR\x10incarnationStamp\x12#\n" +
+	"\rfencing_token\x18\x03 \x01(\x03R\ffencingToken\x12/\n" +
+	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"X\n" +
+	"\x19TerminateUnneededResponse\x12;\n" +
+	"\x06result\x18\x01 \x01(\v2#.muxpost.tmuxd.v1.TerminateResponseR\x06result\"\xe4\x01\n" +
 	"\x11TerminateResponse\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12>\n" +
 	"\n" +
@@ -1988,76 +2124,80 @@ func file_muxpost_tmuxd_v1_sessions_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_tmuxd_v1_sessions_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_muxpost_tmuxd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_muxpost_tmuxd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_muxpost_tmuxd_v1_sessions_proto_goTypes = []any{
-	(Existence)(0),                 // 0: muxpost.tmuxd.v1.Existence
-	(CaptureFormat)(0),             // 1: muxpost.tmuxd.v1.CaptureFormat
-	(*SessionExistsRequest)(nil),   // 2: muxpost.tmuxd.v1.SessionExistsRequest
-	(*SessionExistsResponse)(nil),  // 3: muxpost.tmuxd.v1.SessionExistsResponse
-	(*SessionMayTalkRequest)(nil),  // 4: muxpost.tmuxd.v1.SessionMayTalkRequest
-	(*SessionMayTalkResponse)(nil), // 5: muxpost.tmuxd.v1.SessionMayTalkResponse
-	(*RaiseFenceRequest)(nil),      // 6: muxpost.tmuxd.v1.RaiseFenceRequest
-	(*RaiseFenceResponse)(nil),     // 7: muxpost.tmuxd.v1.RaiseFenceResponse
-	(*CaptureRequest)(nil),         // 8: muxpost.tmuxd.v1.CaptureRequest
-	(*CaptureResponse)(nil),        // 9: muxpost.tmuxd.v1.CaptureResponse
-	(*TerminateRequest)(nil),       // 10: muxpost.tmuxd.v1.TerminateRequest
-	(*TerminateResponse)(nil),      // 11: muxpost.tmuxd.v1.TerminateResponse
-	(*Terminated)(nil),             // 12: muxpost.tmuxd.v1.Terminated
-	(*Remains)(nil),                // 13: muxpost.tmuxd.v1.Remains
-	(*KillRequest)(nil),            // 14: muxpost.tmuxd.v1.KillRequest
-	(*KillResponse)(nil),           // 15: muxpost.tmuxd.v1.KillResponse
-	(*Killed)(nil),                 // 16: muxpost.tmuxd.v1.Killed
-	(*ListSessionsRequest)(nil),    // 17: muxpost.tmuxd.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),   // 18: muxpost.tmuxd.v1.ListSessionsResponse
-	(*SessionSummary)(nil),         // 19: muxpost.tmuxd.v1.SessionSummary
-	(*WatchSessionsRequest)(nil),   // 20: muxpost.tmuxd.v1.WatchSessionsRequest
-	(*WatchSessionsResponse)(nil),  // 21: muxpost.tmuxd.v1.WatchSessionsResponse
-	(*CaughtUp)(nil),               // 22: muxpost.tmuxd.v1.CaughtUp
-	(*Missed)(nil),                 // 23: muxpost.tmuxd.v1.Missed
-	(*MassDeath)(nil),              // 24: muxpost.tmuxd.v1.MassDeath
-	(State)(0),                     // 25: muxpost.tmuxd.v1.State
-	(Flag)(0),                      // 26: muxpost.tmuxd.v1.Flag
-	(*Incarnation)(nil),            // 27: muxpost.tmuxd.v1.Incarnation
-	(*durationpb.Duration)(nil),    // 28: google.protobuf.Duration
-	(*Refused)(nil),                // 29: muxpost.tmuxd.v1.Refused
-	(*Exit)(nil),                   // 30: muxpost.tmuxd.v1.Exit
-	(*timestamppb.Timestamp)(nil),  // 31: google.protobuf.Timestamp
-	(Activity)(0),                  // 32: muxpost.tmuxd.v1.Activity
+	(Existence)(0),                    // 0: muxpost.tmuxd.v1.Existence
+	(CaptureFormat)(0),                // 1: muxpost.tmuxd.v1.CaptureFormat
+	(*SessionExistsRequest)(nil),      // 2: muxpost.tmuxd.v1.SessionExistsRequest
+	(*SessionExistsResponse)(nil),     // 3: muxpost.tmuxd.v1.SessionExistsResponse
+	(*SessionMayTalkRequest)(nil),     // 4: muxpost.tmuxd.v1.SessionMayTalkRequest
+	(*SessionMayTalkResponse)(nil),    // 5: muxpost.tmuxd.v1.SessionMayTalkResponse
+	(*RaiseFenceRequest)(nil),         // 6: muxpost.tmuxd.v1.RaiseFenceRequest
+	(*RaiseFenceResponse)(nil),        // 7: muxpost.tmuxd.v1.RaiseFenceResponse
+	(*CaptureRequest)(nil),            // 8: muxpost.tmuxd.v1.CaptureRequest
+	(*CaptureResponse)(nil),           // 9: muxpost.tmuxd.v1.CaptureResponse
+	(*TerminateRequest)(nil),          // 10: muxpost.tmuxd.v1.TerminateRequest
+	(*TerminateUnneededRequest)(nil),  // 11: muxpost.tmuxd.v1.TerminateUnneededRequest
+	(*TerminateUnneededResponse)(nil), // 12: muxpost.tmuxd.v1.TerminateUnneededResponse
+	(*TerminateResponse)(nil),         // 13: muxpost.tmuxd.v1.TerminateResponse
+	(*Terminated)(nil),                // 14: muxpost.tmuxd.v1.Terminated
+	(*Remains)(nil),                   // 15: muxpost.tmuxd.v1.Remains
+	(*KillRequest)(nil),               // 16: muxpost.tmuxd.v1.KillRequest
+	(*KillResponse)(nil),              // 17: muxpost.tmuxd.v1.KillResponse
+	(*Killed)(nil),                    // 18: muxpost.tmuxd.v1.Killed
+	(*ListSessionsRequest)(nil),       // 19: muxpost.tmuxd.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),      // 20: muxpost.tmuxd.v1.ListSessionsResponse
+	(*SessionSummary)(nil),            // 21: muxpost.tmuxd.v1.SessionSummary
+	(*WatchSessionsRequest)(nil),      // 22: muxpost.tmuxd.v1.WatchSessionsRequest
+	(*WatchSessionsResponse)(nil),     // 23: muxpost.tmuxd.v1.WatchSessionsResponse
+	(*CaughtUp)(nil),                  // 24: muxpost.tmuxd.v1.CaughtUp
+	(*Missed)(nil),                    // 25: muxpost.tmuxd.v1.Missed
+	(*MassDeath)(nil),                 // 26: muxpost.tmuxd.v1.MassDeath
+	(State)(0),                        // 27: muxpost.tmuxd.v1.State
+	(Flag)(0),                         // 28: muxpost.tmuxd.v1.Flag
+	(*Incarnation)(nil),               // 29: muxpost.tmuxd.v1.Incarnation
+	(*durationpb.Duration)(nil),       // 30: google.protobuf.Duration
+	(*Refused)(nil),                   // 31: muxpost.tmuxd.v1.Refused
+	(*Exit)(nil),                      // 32: muxpost.tmuxd.v1.Exit
+	(*timestamppb.Timestamp)(nil),     // 33: google.protobuf.Timestamp
+	(Activity)(0),                     // 34: muxpost.tmuxd.v1.Activity
 }
 var file_muxpost_tmuxd_v1_sessions_proto_depIdxs = []int32{
 	0,  // 0: muxpost.tmuxd.v1.SessionExistsResponse.existence:type_name -> muxpost.tmuxd.v1.Existence
-	25, // 1: muxpost.tmuxd.v1.SessionMayTalkResponse.state:type_name -> muxpost.tmuxd.v1.State
-	26, // 2: muxpost.tmuxd.v1.SessionMayTalkResponse.flags:type_name -> muxpost.tmuxd.v1.Flag
+	27, // 1: muxpost.tmuxd.v1.SessionMayTalkResponse.state:type_name -> muxpost.tmuxd.v1.State
+	28, // 2: muxpost.tmuxd.v1.SessionMayTalkResponse.flags:type_name -> muxpost.tmuxd.v1.Flag
 	1,  // 3: muxpost.tmuxd.v1.CaptureRequest.format:type_name -> muxpost.tmuxd.v1.CaptureFormat
-	27, // 4: muxpost.tmuxd.v1.CaptureResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	28, // 5: muxpost.tmuxd.v1.TerminateRequest.grace:type_name -> google.protobuf.Duration
-	12, // 6: muxpost.tmuxd.v1.TerminateResponse.terminated:type_name -> muxpost.tmuxd.v1.Terminated
-	29, // 7: muxpost.tmuxd.v1.TerminateResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
-	13, // 8: muxpost.tmuxd.v1.TerminateResponse.remains:type_name -> muxpost.tmuxd.v1.Remains
-	30, // 9: muxpost.tmuxd.v1.Terminated.exit:type_name -> muxpost.tmuxd.v1.Exit
-	16, // 10: muxpost.tmuxd.v1.KillResponse.killed:type_name -> muxpost.tmuxd.v1.Killed
-	29, // 11: muxpost.tmuxd.v1.KillResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
-	13, // 12: muxpost.tmuxd.v1.KillResponse.remains:type_name -> muxpost.tmuxd.v1.Remains
-	19, // 13: muxpost.tmuxd.v1.ListSessionsResponse.sessions:type_name -> muxpost.tmuxd.v1.SessionSummary
-	25, // 14: muxpost.tmuxd.v1.SessionSummary.state:type_name -> muxpost.tmuxd.v1.State
-	26, // 15: muxpost.tmuxd.v1.SessionSummary.flags:type_name -> muxpost.tmuxd.v1.Flag
-	27, // 16: muxpost.tmuxd.v1.SessionSummary.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	30, // 17: muxpost.tmuxd.v1.SessionSummary.exit:type_name -> muxpost.tmuxd.v1.Exit
-	31, // 18: muxpost.tmuxd.v1.SessionSummary.seen_at:type_name -> google.protobuf.Timestamp
-	31, // 19: muxpost.tmuxd.v1.SessionSummary.started_at:type_name -> google.protobuf.Timestamp
-	32, // 20: muxpost.tmuxd.v1.SessionSummary.activity:type_name -> muxpost.tmuxd.v1.Activity
-	31, // 21: muxpost.tmuxd.v1.SessionSummary.activity_since:type_name -> google.protobuf.Timestamp
-	31, // 22: muxpost.tmuxd.v1.SessionSummary.activity_seen_at:type_name -> google.protobuf.Timestamp
-	19, // 23: muxpost.tmuxd.v1.WatchSessionsResponse.session:type_name -> muxpost.tmuxd.v1.SessionSummary
-	22, // 24: muxpost.tmuxd.v1.WatchSessionsResponse.caught_up:type_name -> muxpost.tmuxd.v1.CaughtUp
-	23, // 25: muxpost.tmuxd.v1.WatchSessionsResponse.missed:type_name -> muxpost.tmuxd.v1.Missed
-	24, // 26: muxpost.tmuxd.v1.WatchSessionsResponse.mass_death:type_name -> muxpost.tmuxd.v1.MassDeath
-	28, // 27: muxpost.tmuxd.v1.MassDeath.within:type_name -> google.protobuf.Duration
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	29, // 4: muxpost.tmuxd.v1.CaptureResponse.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	30, // 5: muxpost.tmuxd.v1.TerminateRequest.grace:type_name -> google.protobuf.Duration
+	30, // 6: muxpost.tmuxd.v1.TerminateUnneededRequest.grace:type_name -> google.protobuf.Duration
+	13, // 7: muxpost.tmuxd.v1.TerminateUnneededResponse.result:type_name -> muxpost.tmuxd.v1.TerminateResponse
+	14, // 8: muxpost.tmuxd.v1.TerminateResponse.terminated:type_name -> muxpost.tmuxd.v1.Terminated
+	31, // 9: muxpost.tmuxd.v1.TerminateResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
+	15, // 10: muxpost.tmuxd.v1.TerminateResponse.remains:type_name -> muxpost.tmuxd.v1.Remains
+	32, // 11: muxpost.tmuxd.v1.Terminated.exit:type_name -> muxpost.tmuxd.v1.Exit
+	18, // 12: muxpost.tmuxd.v1.KillResponse.killed:type_name -> muxpost.tmuxd.v1.Killed
+	31, // 13: muxpost.tmuxd.v1.KillResponse.refused:type_name -> muxpost.tmuxd.v1.Refused
+	15, // 14: muxpost.tmuxd.v1.KillResponse.remains:type_name -> muxpost.tmuxd.v1.Remains
+	21, // 15: muxpost.tmuxd.v1.ListSessionsResponse.sessions:type_name -> muxpost.tmuxd.v1.SessionSummary
+	27, // 16: muxpost.tmuxd.v1.SessionSummary.state:type_name -> muxpost.tmuxd.v1.State
+	28, // 17: muxpost.tmuxd.v1.SessionSummary.flags:type_name -> muxpost.tmuxd.v1.Flag
+	29, // 18: muxpost.tmuxd.v1.SessionSummary.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	32, // 19: muxpost.tmuxd.v1.SessionSummary.exit:type_name -> muxpost.tmuxd.v1.Exit
+	33, // 20: muxpost.tmuxd.v1.SessionSummary.seen_at:type_name -> google.protobuf.Timestamp
+	33, // 21: muxpost.tmuxd.v1.SessionSummary.started_at:type_name -> google.protobuf.Timestamp
+	34, // 22: muxpost.tmuxd.v1.SessionSummary.activity:type_name -> muxpost.tmuxd.v1.Activity
+	33, // 23: muxpost.tmuxd.v1.SessionSummary.activity_since:type_name -> google.protobuf.Timestamp
+	33, // 24: muxpost.tmuxd.v1.SessionSummary.activity_seen_at:type_name -> google.protobuf.Timestamp
+	21, // 25: muxpost.tmuxd.v1.WatchSessionsResponse.session:type_name -> muxpost.tmuxd.v1.SessionSummary
+	24, // 26: muxpost.tmuxd.v1.WatchSessionsResponse.caught_up:type_name -> muxpost.tmuxd.v1.CaughtUp
+	25, // 27: muxpost.tmuxd.v1.WatchSessionsResponse.missed:type_name -> muxpost.tmuxd.v1.Missed
+	26, // 28: muxpost.tmuxd.v1.WatchSessionsResponse.mass_death:type_name -> muxpost.tmuxd.v1.MassDeath
+	30, // 29: muxpost.tmuxd.v1.MassDeath.within:type_name -> google.protobuf.Duration
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_tmuxd_v1_sessions_proto_init() }
@@ -2066,17 +2206,17 @@ func file_muxpost_tmuxd_v1_sessions_proto_init() {
 		return
 	}
 	file_muxpost_tmuxd_v1_session_proto_init()
-	file_muxpost_tmuxd_v1_sessions_proto_msgTypes[9].OneofWrappers = []any{
+	file_muxpost_tmuxd_v1_sessions_proto_msgTypes[11].OneofWrappers = []any{
 		(*TerminateResponse_Terminated)(nil),
 		(*TerminateResponse_Refused)(nil),
 		(*TerminateResponse_Remains)(nil),
 	}
-	file_muxpost_tmuxd_v1_sessions_proto_msgTypes[13].OneofWrappers = []any{
+	file_muxpost_tmuxd_v1_sessions_proto_msgTypes[15].OneofWrappers = []any{
 		(*KillResponse_Killed)(nil),
 		(*KillResponse_Refused)(nil),
 		(*KillResponse_Remains)(nil),
 	}
-	file_muxpost_tmuxd_v1_sessions_proto_msgTypes[19].OneofWrappers = []any{
+	file_muxpost_tmuxd_v1_sessions_proto_msgTypes[21].OneofWrappers = []any{
 		(*WatchSessionsResponse_Session)(nil),
 		(*WatchSessionsResponse_CaughtUp)(nil),
 		(*WatchSessionsResponse_Missed)(nil),
@@ -2088,7 +2228,7 @@ func file_muxpost_tmuxd_v1_sessions_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_tmuxd_v1_sessions_proto_rawDesc), len(file_muxpost_tmuxd_v1_sessions_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   23,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

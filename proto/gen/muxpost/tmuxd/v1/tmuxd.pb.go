@@ -2433,7 +2433,7 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\x1fCONVERSATION_SOURCE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18CONVERSATION_SOURCE_NONE\x10\x01\x12 \n" +
 	"\x1cCONVERSATION_SOURCE_ASSIGNED\x10\x02\x12\x1f\n" +
-	"\x1bCONVERSATION_SOURCE_LEARNED\x10\x032\xe2\f\n" +
+	"\x1bCONVERSATION_SOURCE_LEARNED\x10\x032\xd0\r\n" +
 	"\fTmuxdService\x12b\n" +
 	"\fSessionState\x12%.muxpost.tmuxd.v1.SessionStateRequest\x1a&.muxpost.tmuxd.v1.SessionStateResponse\"\x03\x90\x02\x01\x12H\n" +
 	"\x05Spawn\x12\x1e.muxpost.tmuxd.v1.SpawnRequest\x1a\x1f.muxpost.tmuxd.v1.SpawnResponse\x12H\n" +
@@ -2443,7 +2443,8 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\n" +
 	"RaiseFence\x12#.muxpost.tmuxd.v1.RaiseFenceRequest\x1a$.muxpost.tmuxd.v1.RaiseFenceResponse\x12S\n" +
 	"\aCapture\x12 .muxpost.tmuxd.v1.CaptureRequest\x1a!.muxpost.tmuxd.v1.CaptureResponse\"\x03\x90\x02\x01\x12T\n" +
-	"\tTerminate\x12\".muxpost.tmuxd.v1.TerminateRequest\x1a#.muxpost.tmuxd.v1.TerminateResponse\x12E\n" +
+	"\tTerminate\x12\".muxpost.tmuxd.v1.TerminateRequest\x1a#.muxpost.tmuxd.v1.TerminateResponse\x12l\n" +
+	"\x11TerminateUnneeded\x12*.muxpost.tmuxd.v1.TerminateUnneededRequest\x1a+.muxpost.tmuxd.v1.TerminateUnneededResponse\x12E\n" +
 	"\x04Kill\x12\x1d.muxpost.tmuxd.v1.KillRequest\x1a\x1e.muxpost.tmuxd.v1.KillResponse\x12b\n" +
 	"\fListSessions\x12%.muxpost.tmuxd.v1.ListSessionsRequest\x1a&.muxpost.tmuxd.v1.ListSessionsResponse\"\x03\x90\x02\x01\x12g\n" +
 	"\rWatchSessions\x12&.muxpost.tmuxd.v1.WatchSessionsRequest\x1a'.muxpost.tmuxd.v1.WatchSessionsResponse\"\x03\x90\x02\x010\x01\x12N\n" +
@@ -2472,71 +2473,73 @@ func file_muxpost_tmuxd_v1_tmuxd_proto_rawDescGZIP() []byte {
 var file_muxpost_tmuxd_v1_tmuxd_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_muxpost_tmuxd_v1_tmuxd_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_muxpost_tmuxd_v1_tmuxd_proto_goTypes = []any{
-	(Occupant)(0),                  // 0: muxpost.tmuxd.v1.Occupant
-	(Evidence)(0),                  // 1: muxpost.tmuxd.v1.Evidence
-	(HoldReason)(0),                // 2: muxpost.tmuxd.v1.HoldReason
-	(Channel)(0),                   // 3: muxpost.tmuxd.v1.Channel
-	(ConversationSource)(0),        // 4: muxpost.tmuxd.v1.ConversationSource
-	(*SessionStateRequest)(nil),    // 5: muxpost.tmuxd.v1.SessionStateRequest
-	(*SessionStateResponse)(nil),   // 6: muxpost.tmuxd.v1.SessionStateResponse
-	(*SpawnRequest)(nil),           // 7: muxpost.tmuxd.v1.SpawnRequest
-	(*Fresh)(nil),                  // 8: muxpost.tmuxd.v1.Fresh
-	(*Resume)(nil),                 // 9: muxpost.tmuxd.v1.Resume
-	(*Prompt)(nil),                 // 10: muxpost.tmuxd.v1.Prompt
-	(*SpawnResponse)(nil),          // 11: muxpost.tmuxd.v1.SpawnResponse
-	(*Started)(nil),                // 12: muxpost.tmuxd.v1.Started
-	(*Occupied)(nil),               // 13: muxpost.tmuxd.v1.Occupied
-	(*NotStarted)(nil),             // 14: muxpost.tmuxd.v1.NotStarted
-	(*SpawnFailed)(nil),            // 15: muxpost.tmuxd.v1.SpawnFailed
-	(*PasteRequest)(nil),           // 16: muxpost.tmuxd.v1.PasteRequest
-	(*PasteResponse)(nil),          // 17: muxpost.tmuxd.v1.PasteResponse
-	(*Submitted)(nil),              // 18: muxpost.tmuxd.v1.Submitted
-	(*AlreadyDelivered)(nil),       // 19: muxpost.tmuxd.v1.AlreadyDelivered
-	(*Held)(nil),                   // 20: muxpost.tmuxd.v1.Held
-	(*Unconfirmed)(nil),            // 21: muxpost.tmuxd.v1.Unconfirmed
-	(*InfoRequest)(nil),            // 22: muxpost.tmuxd.v1.InfoRequest
-	(*InfoResponse)(nil),           // 23: muxpost.tmuxd.v1.InfoResponse
-	(*SessionCounts)(nil),          // 24: muxpost.tmuxd.v1.SessionCounts
-	(*HarnessInfo)(nil),            // 25: muxpost.tmuxd.v1.HarnessInfo
-	nil,                            // 26: muxpost.tmuxd.v1.InfoResponse.LabelsEntry
-	(*durationpb.Duration)(nil),    // 27: google.protobuf.Duration
-	(State)(0),                     // 28: muxpost.tmuxd.v1.State
-	(Flag)(0),                      // 29: muxpost.tmuxd.v1.Flag
-	(*Incarnation)(nil),            // 30: muxpost.tmuxd.v1.Incarnation
-	(*Exit)(nil),                   // 31: muxpost.tmuxd.v1.Exit
-	(Phase)(0),                     // 32: muxpost.tmuxd.v1.Phase
-	(Activity)(0),                  // 33: muxpost.tmuxd.v1.Activity
-	(*timestamppb.Timestamp)(nil),  // 34: google.protobuf.Timestamp
-	(Failure)(0),                   // 35: muxpost.tmuxd.v1.Failure
-	(*Refused)(nil),                // 36: muxpost.tmuxd.v1.Refused
-	(*SessionExistsRequest)(nil),   // 37: muxpost.tmuxd.v1.SessionExistsRequest
-	(*SessionMayTalkRequest)(nil),  // 38: muxpost.tmuxd.v1.SessionMayTalkRequest
-	(*RaiseFenceRequest)(nil),      // 39: muxpost.tmuxd.v1.RaiseFenceRequest
-	(*CaptureRequest)(nil),         // 40: muxpost.tmuxd.v1.CaptureRequest
-	(*TerminateRequest)(nil),       // 41: muxpost.tmuxd.v1.TerminateRequest
-	(*KillRequest)(nil),            // 42: muxpost.tmuxd.v1.KillRequest
-	(*ListSessionsRequest)(nil),    // 43: muxpost.tmuxd.v1.ListSessionsRequest
-	(*WatchSessionsRequest)(nil),   // 44: muxpost.tmuxd.v1.WatchSessionsRequest
-	(*RunTaskRequest)(nil),         // 45: muxpost.tmuxd.v1.RunTaskRequest
-	(*GetAttemptRequest)(nil),      // 46: muxpost.tmuxd.v1.GetAttemptRequest
-	(*WatchAttemptsRequest)(nil),   // 47: muxpost.tmuxd.v1.WatchAttemptsRequest
-	(*StopAttemptRequest)(nil),     // 48: muxpost.tmuxd.v1.StopAttemptRequest
-	(*ListTreesRequest)(nil),       // 49: muxpost.tmuxd.v1.ListTreesRequest
-	(*RemoveTreeRequest)(nil),      // 50: muxpost.tmuxd.v1.RemoveTreeRequest
-	(*SessionExistsResponse)(nil),  // 51: muxpost.tmuxd.v1.SessionExistsResponse
-	(*SessionMayTalkResponse)(nil), // 52: muxpost.tmuxd.v1.SessionMayTalkResponse
-	(*RaiseFenceResponse)(nil),     // 53: muxpost.tmuxd.v1.RaiseFenceResponse
-	(*CaptureResponse)(nil),        // 54: muxpost.tmuxd.v1.CaptureResponse
-	(*TerminateResponse)(nil),      // 55: muxpost.tmuxd.v1.TerminateResponse
-	(*KillResponse)(nil),           // 56: muxpost.tmuxd.v1.KillResponse
-	(*ListSessionsResponse)(nil),   // 57: muxpost.tmuxd.v1.ListSessionsResponse
-	(*WatchSessionsResponse)(nil),  // 58: muxpost.tmuxd.v1.WatchSessionsResponse
-	(*RunTaskResponse)(nil),        // 59: muxpost.tmuxd.v1.RunTaskResponse
-	(*GetAttemptResponse)(nil),     // 60: muxpost.tmuxd.v1.GetAttemptResponse
-	(*WatchAttemptsResponse)(nil),  // 61: muxpost.tmuxd.v1.WatchAttemptsResponse
-	(*StopAttemptResponse)(nil),    // 62: muxpost.tmuxd.v1.StopAttemptResponse
-	(*ListTreesResponse)(nil),      // 63: muxpost.tmuxd.v1.ListTreesResponse
-	(*RemoveTreeResponse)(nil),     // 64: muxpost.tmuxd.v1.RemoveTreeResponse
+	(Occupant)(0),                     // 0: muxpost.tmuxd.v1.Occupant
+	(Evidence)(0),                     // 1: muxpost.tmuxd.v1.Evidence
+	(HoldReason)(0),                   // 2: muxpost.tmuxd.v1.HoldReason
+	(Channel)(0),                      // 3: muxpost.tmuxd.v1.Channel
+	(ConversationSource)(0),           // 4: muxpost.tmuxd.v1.ConversationSource
+	(*SessionStateRequest)(nil),       // 5: muxpost.tmuxd.v1.SessionStateRequest
+	(*SessionStateResponse)(nil),      // 6: muxpost.tmuxd.v1.SessionStateResponse
+	(*SpawnRequest)(nil),              // 7: muxpost.tmuxd.v1.SpawnRequest
+	(*Fresh)(nil),                     // 8: muxpost.tmuxd.v1.Fresh
+	(*Resume)(nil),                    // 9: muxpost.tmuxd.v1.Resume
+	(*Prompt)(nil),                    // 10: muxpost.tmuxd.v1.Prompt
+	(*SpawnResponse)(nil),             // 11: muxpost.tmuxd.v1.SpawnResponse
+	(*Started)(nil),                   // 12: muxpost.tmuxd.v1.Started
+	(*Occupied)(nil),                  // 13: muxpost.tmuxd.v1.Occupied
+	(*NotStarted)(nil),                // 14: muxpost.tmuxd.v1.NotStarted
+	(*SpawnFailed)(nil),               // 15: muxpost.tmuxd.v1.SpawnFailed
+	(*PasteRequest)(nil),              // 16: muxpost.tmuxd.v1.PasteRequest
+	(*PasteResponse)(nil),             // 17: muxpost.tmuxd.v1.PasteResponse
+	(*Submitted)(nil),                 // 18: muxpost.tmuxd.v1.Submitted
+	(*AlreadyDelivered)(nil),          // 19: muxpost.tmuxd.v1.AlreadyDelivered
+	(*Held)(nil),                      // 20: muxpost.tmuxd.v1.Held
+	(*Unconfirmed)(nil),               // 21: muxpost.tmuxd.v1.Unconfirmed
+	(*InfoRequest)(nil),               // 22: muxpost.tmuxd.v1.InfoRequest
+	(*InfoResponse)(nil),              // 23: muxpost.tmuxd.v1.InfoResponse
+	(*SessionCounts)(nil),             // 24: muxpost.tmuxd.v1.SessionCounts
+	(*HarnessInfo)(nil),               // 25: muxpost.tmuxd.v1.HarnessInfo
+	nil,                               // 26: muxpost.tmuxd.v1.InfoResponse.LabelsEntry
+	(*durationpb.Duration)(nil),       // 27: google.protobuf.Duration
+	(State)(0),                        // 28: muxpost.tmuxd.v1.State
+	(Flag)(0),                         // 29: muxpost.tmuxd.v1.Flag
+	(*Incarnation)(nil),               // 30: muxpost.tmuxd.v1.Incarnation
+	(*Exit)(nil),                      // 31: muxpost.tmuxd.v1.Exit
+	(Phase)(0),                        // 32: muxpost.tmuxd.v1.Phase
+	(Activity)(0),                     // 33: muxpost.tmuxd.v1.Activity
+	(*timestamppb.Timestamp)(nil),     // 34: google.protobuf.Timestamp
+	(Failure)(0),                      // 35: muxpost.tmuxd.v1.Failure
+	(*Refused)(nil),                   // 36: muxpost.tmuxd.v1.Refused
+	(*SessionExistsRequest)(nil),      // 37: muxpost.tmuxd.v1.SessionExistsRequest
+	(*SessionMayTalkRequest)(nil),     // 38: muxpost.tmuxd.v1.SessionMayTalkRequest
+	(*RaiseFenceRequest)(nil),         // 39: muxpost.tmuxd.v1.RaiseFenceRequest
+	(*CaptureRequest)(nil),            // 40: muxpost.tmuxd.v1.CaptureRequest
+	(*TerminateRequest)(nil),          // 41: muxpost.tmuxd.v1.TerminateRequest
+	(*TerminateUnneededRequest)(nil),  // 42: muxpost.tmuxd.v1.TerminateUnneededRequest
+	(*KillRequest)(nil),               // 43: muxpost.tmuxd.v1.KillRequest
+	(*ListSessionsRequest)(nil),       // 44: muxpost.tmuxd.v1.ListSessionsRequest
+	(*WatchSessionsRequest)(nil),      // 45: muxpost.tmuxd.v1.WatchSessionsRequest
+	(*RunTaskRequest)(nil),            // 46: muxpost.tmuxd.v1.RunTaskRequest
+	(*GetAttemptRequest)(nil),         // 47: muxpost.tmuxd.v1.GetAttemptRequest
+	(*WatchAttemptsRequest)(nil),      // 48: muxpost.tmuxd.v1.WatchAttemptsRequest
+	(*StopAttemptRequest)(nil),        // 49: muxpost.tmuxd.v1.StopAttemptRequest
+	(*ListTreesRequest)(nil),          // 50: muxpost.tmuxd.v1.ListTreesRequest
+	(*RemoveTreeRequest)(nil),         // 51: muxpost.tmuxd.v1.RemoveTreeRequest
+	(*SessionExistsResponse)(nil),     // 52: muxpost.tmuxd.v1.SessionExistsResponse
+	(*SessionMayTalkResponse)(nil),    // 53: muxpost.tmuxd.v1.SessionMayTalkResponse
+	(*RaiseFenceResponse)(nil),        // 54: muxpost.tmuxd.v1.RaiseFenceResponse
+	(*CaptureResponse)(nil),           // 55: muxpost.tmuxd.v1.CaptureResponse
+	(*TerminateResponse)(nil),         // 56: muxpost.tmuxd.v1.TerminateResponse
+	(*TerminateUnneededResponse)(nil), // 57: muxpost.tmuxd.v1.TerminateUnneededResponse
+	(*KillResponse)(nil),              // 58: muxpost.tmuxd.v1.KillResponse
+	(*ListSessionsResponse)(nil),      // 59: muxpost.tmuxd.v1.ListSessionsResponse
+	(*WatchSessionsResponse)(nil),     // 60: muxpost.tmuxd.v1.WatchSessionsResponse
+	(*RunTaskResponse)(nil),           // 61: muxpost.tmuxd.v1.RunTaskResponse
+	(*GetAttemptResponse)(nil),        // 62: muxpost.tmuxd.v1.GetAttemptResponse
+	(*WatchAttemptsResponse)(nil),     // 63: muxpost.tmuxd.v1.WatchAttemptsResponse
+	(*StopAttemptResponse)(nil),       // 64: muxpost.tmuxd.v1.StopAttemptResponse
+	(*ListTreesResponse)(nil),         // 65: muxpost.tmuxd.v1.ListTreesResponse
+	(*RemoveTreeResponse)(nil),        // 66: muxpost.tmuxd.v1.RemoveTreeResponse
 }
 var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
 	27, // 0: muxpost.tmuxd.v1.SessionStateRequest.max_staleness:type_name -> google.protobuf.Duration
@@ -2588,36 +2591,38 @@ var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
 	39, // 46: muxpost.tmuxd.v1.TmuxdService.RaiseFence:input_type -> muxpost.tmuxd.v1.RaiseFenceRequest
 	40, // 47: muxpost.tmuxd.v1.TmuxdService.Capture:input_type -> muxpost.tmuxd.v1.CaptureRequest
 	41, // 48: muxpost.tmuxd.v1.TmuxdService.Terminate:input_type -> muxpost.tmuxd.v1.TerminateRequest
-	42, // 49: muxpost.tmuxd.v1.TmuxdService.Kill:input_type -> muxpost.tmuxd.v1.KillRequest
-	43, // 50: muxpost.tmuxd.v1.TmuxdService.ListSessions:input_type -> muxpost.tmuxd.v1.ListSessionsRequest
-	44, // 51: muxpost.tmuxd.v1.TmuxdService.WatchSessions:input_type -> muxpost.tmuxd.v1.WatchSessionsRequest
-	45, // 52: muxpost.tmuxd.v1.TmuxdService.RunTask:input_type -> muxpost.tmuxd.v1.RunTaskRequest
-	46, // 53: muxpost.tmuxd.v1.TmuxdService.GetAttempt:input_type -> muxpost.tmuxd.v1.GetAttemptRequest
-	47, // 54: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:input_type -> muxpost.tmuxd.v1.WatchAttemptsRequest
-	48, // 55: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
-	49, // 56: muxpost.tmuxd.v1.TmuxdService.ListTrees:input_type -> muxpost.tmuxd.v1.ListTreesRequest
-	50, // 57: muxpost.tmuxd.v1.TmuxdService.RemoveTree:input_type -> muxpost.tmuxd.v1.RemoveTreeRequest
-	22, // 58: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
-	6,  // 59: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
-	11, // 60: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
-	17, // 61: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
-	51, // 62: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
-	52, // 63: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
-	53, // 64: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
-	54, // 65: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
-	55, // 66: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
-	56, // 67: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
-	57, // 68: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
-	58, // 69: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
-	59, // 70: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
-	60, // 71: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
-	61, // 72: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
-	62, // 73: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
-	63, // 74: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
-	64, // 75: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
-	23, // 76: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
-	59, // [59:77] is the sub-list for method output_type
-	41, // [41:59] is the sub-list for method input_type
+	42, // 49: muxpost.tmuxd.v1.TmuxdService.TerminateUnneeded:input_type -> muxpost.tmuxd.v1.TerminateUnneededRequest
+	43, // 50: muxpost.tmuxd.v1.TmuxdService.Kill:input_type -> muxpost.tmuxd.v1.KillRequest
+	44, // 51: muxpost.tmuxd.v1.TmuxdService.ListSessions:input_type -> muxpost.tmuxd.v1.ListSessionsRequest
+	45, // 52: muxpost.tmuxd.v1.TmuxdService.WatchSessions:input_type -> muxpost.tmuxd.v1.WatchSessionsRequest
+	46, // 53: muxpost.tmuxd.v1.TmuxdService.RunTask:input_type -> muxpost.tmuxd.v1.RunTaskRequest
+	47, // 54: muxpost.tmuxd.v1.TmuxdService.GetAttempt:input_type -> muxpost.tmuxd.v1.GetAttemptRequest
+	48, // 55: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:input_type -> muxpost.tmuxd.v1.WatchAttemptsRequest
+	49, // 56: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
+	50, // 57: muxpost.tmuxd.v1.TmuxdService.ListTrees:input_type -> muxpost.tmuxd.v1.ListTreesRequest
+	51, // 58: muxpost.tmuxd.v1.TmuxdService.RemoveTree:input_type -> muxpost.tmuxd.v1.RemoveTreeRequest
+	22, // 59: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
+	6,  // 60: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
+	11, // 61: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
+	17, // 62: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
+	52, // 63: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
+	53, // 64: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
+	54, // 65: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
+	55, // 66: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
+	56, // 67: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
+	57, // 68: muxpost.tmuxd.v1.TmuxdService.TerminateUnneeded:output_type -> muxpost.tmuxd.v1.TerminateUnneededResponse
+	58, // 69: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
+	59, // 70: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
+	60, // 71: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
+	61, // 72: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
+	62, // 73: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
+	63, // 74: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
+	64, // 75: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
+	65, // 76: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
+	66, // 77: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
+	23, // 78: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
+	60, // [60:79] is the sub-list for method output_type
+	41, // [41:60] is the sub-list for method input_type
 	41, // [41:41] is the sub-list for extension type_name
 	41, // [41:41] is the sub-list for extension extendee
 	0,  // [0:41] is the sub-list for field type_name

@@ -24,24 +24,25 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	TmuxdService_SessionState_FullMethodName   = "/muxpost.tmuxd.v1.TmuxdService/SessionState"
-	TmuxdService_Spawn_FullMethodName          = "/muxpost.tmuxd.v1.TmuxdService/Spawn"
-	TmuxdService_Paste_FullMethodName          = "/muxpost.tmuxd.v1.TmuxdService/Paste"
-	TmuxdService_SessionExists_FullMethodName  = "/muxpost.tmuxd.v1.TmuxdService/SessionExists"
-	TmuxdService_SessionMayTalk_FullMethodName = "/muxpost.tmuxd.v1.TmuxdService/SessionMayTalk"
-	TmuxdService_RaiseFence_FullMethodName     = "/muxpost.tmuxd.v1.TmuxdService/RaiseFence"
-	TmuxdService_Capture_FullMethodName        = "/muxpost.tmuxd.v1.TmuxdService/Capture"
-	TmuxdService_Terminate_FullMethodName      = "/muxpost.tmuxd.v1.TmuxdService/Terminate"
-	TmuxdService_Kill_FullMethodName           = "/muxpost.tmuxd.v1.TmuxdService/Kill"
-	TmuxdService_ListSessions_FullMethodName   = "/muxpost.tmuxd.v1.TmuxdService/ListSessions"
-	TmuxdService_WatchSessions_FullMethodName  = "/muxpost.tmuxd.v1.TmuxdService/WatchSessions"
-	TmuxdService_RunTask_FullMethodName        = "/muxpost.tmuxd.v1.TmuxdService/RunTask"
-	TmuxdService_GetAttempt_FullMethodName     = "/muxpost.tmuxd.v1.TmuxdService/GetAttempt"
-	TmuxdService_WatchAttempts_FullMethodName  = "/muxpost.tmuxd.v1.TmuxdService/WatchAttempts"
-	TmuxdService_StopAttempt_FullMethodName    = "/muxpost.tmuxd.v1.TmuxdService/StopAttempt"
-	TmuxdService_ListTrees_FullMethodName      = "/muxpost.tmuxd.v1.TmuxdService/ListTrees"
-	TmuxdService_RemoveTree_FullMethodName     = "/muxpost.tmuxd.v1.TmuxdService/RemoveTree"
-	TmuxdService_Info_FullMethodName           = "/muxpost.tmuxd.v1.TmuxdService/Info"
+	TmuxdService_SessionState_FullMethodName      = "/muxpost.tmuxd.v1.TmuxdService/SessionState"
+	TmuxdService_Spawn_FullMethodName             = "/muxpost.tmuxd.v1.TmuxdService/Spawn"
+	TmuxdService_Paste_FullMethodName             = "/muxpost.tmuxd.v1.TmuxdService/Paste"
+	TmuxdService_SessionExists_FullMethodName     = "/muxpost.tmuxd.v1.TmuxdService/SessionExists"
+	TmuxdService_SessionMayTalk_FullMethodName    = "/muxpost.tmuxd.v1.TmuxdService/SessionMayTalk"
+	TmuxdService_RaiseFence_FullMethodName        = "/muxpost.tmuxd.v1.TmuxdService/RaiseFence"
+	TmuxdService_Capture_FullMethodName           = "/muxpost.tmuxd.v1.TmuxdService/Capture"
+	TmuxdService_Terminate_FullMethodName         = "/muxpost.tmuxd.v1.TmuxdService/Terminate"
+	TmuxdService_TerminateUnneeded_FullMethodName = "/muxpost.tmuxd.v1.TmuxdService/TerminateUnneeded"
+	TmuxdService_Kill_FullMethodName              = "/muxpost.tmuxd.v1.TmuxdService/Kill"
+	TmuxdService_ListSessions_FullMethodName      = "/muxpost.tmuxd.v1.TmuxdService/ListSessions"
+	TmuxdService_WatchSessions_FullMethodName     = "/muxpost.tmuxd.v1.TmuxdService/WatchSessions"
+	TmuxdService_RunTask_FullMethodName           = "/muxpost.tmuxd.v1.TmuxdService/RunTask"
+	TmuxdService_GetAttempt_FullMethodName        = "/muxpost.tmuxd.v1.TmuxdService/GetAttempt"
+	TmuxdService_WatchAttempts_FullMethodName     = "/muxpost.tmuxd.v1.TmuxdService/WatchAttempts"
+	TmuxdService_StopAttempt_FullMethodName       = "/muxpost.tmuxd.v1.TmuxdService/StopAttempt"
+	TmuxdService_ListTrees_FullMethodName         = "/muxpost.tmuxd.v1.TmuxdService/ListTrees"
+	TmuxdService_RemoveTree_FullMethodName        = "/muxpost.tmuxd.v1.TmuxdService/RemoveTree"
+	TmuxdService_Info_FullMethodName              = "/muxpost.tmuxd.v1.TmuxdService/Info"
 )
 
 // TmuxdServiceClient is the client API for TmuxdService service.
@@ -73,6 +74,9 @@ type TmuxdServiceClient interface {
 	// Terminate ends the agent of one incarnation and everything that it started: TERM, a time of grace, KILL, verified. What its pane
 	// showed is retained until the name is used again or the remains are cleared. Nothing else is ever ended by tmuxd while it lives.
 	Terminate(ctx context.Context, in *TerminateRequest, opts ...grpc.CallOption) (*TerminateResponse, error)
+	// TerminateUnneeded is Terminate for an agent that nobody needs: it waits for a message, nobody looks at it in a terminal, no person's text is in its
+	// composer, and the repository's tree that it works in holds nothing that is not committed and pushed. Otherwise it refuses, and touches nothing.
+	TerminateUnneeded(ctx context.Context, in *TerminateUnneededRequest, opts ...grpc.CallOption) (*TerminateUnneededResponse, error)
 	// Kill removes a session: the remains of an incarnation that is proven dead, or, with force, the one that is named, alive or not,
 	// with everything else that lives in it.
 	Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillResponse, error)
@@ -182,6 +186,16 @@ func (c *tmuxdServiceClient) Terminate(ctx context.Context, in *TerminateRequest
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TerminateResponse)
 	err := c.cc.Invoke(ctx, TmuxdService_Terminate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *tmuxdServiceClient) TerminateUnneeded(ctx context.Context, in *TerminateUnneededRequest, opts ...grpc.CallOption) (*TerminateUnneededResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TerminateUnneededResponse)
+	err := c.cc.Invoke(ctx, TmuxdService_TerminateUnneeded_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -335,6 +349,9 @@ type TmuxdServiceServer interface {
 	// Terminate ends the agent of one incarnation and everything that it started: TERM, a time of grace, KILL, verified. What its pane
 	// showed is retained until the name is used again or the remains are cleared. Nothing else is ever ended by tmuxd while it lives.
 	Terminate(context.Context, *TerminateRequest) (*TerminateResponse, error)
+	// TerminateUnneeded is Terminate for an agent that nobody needs: it waits for a message, nobody looks at it in a terminal, no person's text is in its
+	// composer, and the repository's tree that it works in holds nothing that is not committed and pushed. Otherwise it refuses, and touches nothing.
+	TerminateUnneeded(context.Context, *TerminateUnneededRequest) (*TerminateUnneededResponse, error)
 	// Kill removes a session: the remains of an incarnation that is proven dead, or, with force, the one that is named, alive or not,
 	// with everything else that lives in it.
 	Kill(context.Context, *KillRequest) (*KillResponse, error)
@@ -393,6 +410,9 @@ func (UnimplementedTmuxdServiceServer) Capture(context.Context, *CaptureRequest)
 }
 func (UnimplementedTmuxdServiceServer) Terminate(context.Context, *TerminateRequest) (*TerminateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Terminate not implemented")
+}
+func (UnimplementedTmuxdServiceServer) TerminateUnneeded(context.Context, *TerminateUnneededRequest) (*TerminateUnneededResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TerminateUnneeded not implemented")
 }
 func (UnimplementedTmuxdServiceServer) Kill(context.Context, *KillRequest) (*KillResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Kill not implemented")
@@ -585,6 +605,24 @@ func _TmuxdService_Terminate_Handler(srv interface{}, ctx context.Context, dec f
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(TmuxdServiceServer).Terminate(ctx, req.(*TerminateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TmuxdService_TerminateUnneeded_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TerminateUnneededRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TmuxdServiceServer).TerminateUnneeded(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TmuxdService_TerminateUnneeded_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TmuxdServiceServer).TerminateUnneeded(ctx, req.(*TerminateUnneededRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -793,6 +831,10 @@ var TmuxdService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Terminate",
 			Handler:    _TmuxdService_Terminate_Handler,
+		},
+		{
+			MethodName: "TerminateUnneeded",
+			Handler:    _TmuxdService_TerminateUnneeded_Handler,
 		},
 		{
 			MethodName: "Kill",

@@ -19,6 +19,8 @@ import (
 type World struct {
 	// Unreachable: the host does not answer. Mute: it does, and tmux does not. Slow: every answer takes this long.
 	Unreachable, Mute bool
+	// Needed is why the agent is not to be ended unless that is ordered; empty when nobody needs it.
+	Needed string
 	// Draining: nothing more is to be started there.
 	Draining bool
 	Slow     time.Duration
@@ -264,6 +266,8 @@ func (h *Host) Terminate(ctx context.Context, o deliver.TerminateOrder) (report 
 			err = fault.New(fault.Fenced, fault.ReasonOlderToken, "a newer token was seen")
 		case w.State != session.Live || w.Flags.Has(session.Foreign) || w.Stamp != o.Stamp:
 			report.Detail = "another incarnation"
+		case o.Unneeded && w.Needed != "":
+			report.Detail = w.Needed
 		case w.Immortal:
 			report.Detail = "it still lives"
 		default:

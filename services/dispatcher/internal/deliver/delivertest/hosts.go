@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"muxpost.dev/muxpost/core/dispatch"
 	"muxpost.dev/muxpost/core/fault"
@@ -128,6 +129,27 @@ func (s *Store) Sessions(ctx context.Context, q deliver.SessionQuery) (out []del
 		r := s.sessions[item]
 		if (q.WorkItem == "" || q.WorkItem == item) && (q.Host == "" || q.Host == r.Host) && item > q.After && len(out) < q.Limit &&
 			(q.Closed || !r.Closed) {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// SetIdle makes the sessions of these items those that have been idle for long.
+func (s *Store) SetIdle(items ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle = items
+}
+
+// Idle returns the sessions that SetIdle named.
+func (s *Store) Idle(ctx context.Context, _ time.Duration, after string, limit int) (out []deliver.Session, err error) {
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	for _, item := range s.idle {
+		if r, ok := s.sessions[item]; ok && item > after && len(out) < limit {
 			out = append(out, r)
 		}
 	}

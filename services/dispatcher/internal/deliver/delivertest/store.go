@@ -27,6 +27,7 @@ type Store struct {
 	deaths     map[string]map[string]death
 	parks      map[string]deliver.Park
 	endings    map[string]deliver.Ending
+	idle       []string
 }
 
 var _ deliver.Store = (*Store)(nil)

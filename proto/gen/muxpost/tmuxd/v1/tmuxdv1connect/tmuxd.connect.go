@@ -45,6 +45,9 @@ const (
 	TmuxdServiceCaptureProcedure = "/muxpost.tmuxd.v1.TmuxdService/Capture"
 	// TmuxdServiceTerminateProcedure is the procedure name of the TmuxdService's Terminate RPC.
 	TmuxdServiceTerminateProcedure = "/muxpost.tmuxd.v1.TmuxdService/Terminate"
+	// TmuxdServiceTerminateUnneededProcedure is the procedure name of the TmuxdService's
+	// TerminateUnneeded RPC.
+	TmuxdServiceTerminateUnneededProcedure = "/muxpost.tmuxd.v1.TmuxdService/TerminateUnneeded"
 	// TmuxdServiceKillProcedure is the procedure name of the TmuxdService's Kill RPC.
 	TmuxdServiceKillProcedure = "/muxpost.tmuxd.v1.TmuxdService/Kill"
 	// TmuxdServiceListSessionsProcedure is the procedure name of the TmuxdService's ListSessions RPC.
@@ -126,6 +129,13 @@ var (
 			StreamType: connect.StreamTypeUnary,
 			Schema:     v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("Terminate"),
 			Procedure:  TmuxdServiceTerminateProcedure,
+		}
+	})
+	tmuxdServiceTerminateUnneededSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("TerminateUnneeded"),
+			Procedure:  TmuxdServiceTerminateUnneededProcedure,
 		}
 	})
 	tmuxdServiceKillSpec = sync.OnceValue(func() connect.Spec {
@@ -231,6 +241,9 @@ type TmuxdServiceClient interface {
 	// Terminate ends the agent of one incarnation and everything that it started: TERM, a time of grace, KILL, verified. What its pane
 	// showed is retained until the name is used again or the remains are cleared. Nothing else is ever ended by tmuxd while it lives.
 	Terminate(context.Context, *v1.TerminateRequest) (*v1.TerminateResponse, error)
+	// TerminateUnneeded is Terminate for an agent that nobody needs: it waits for a message, nobody looks at it in a terminal, no person's text is in its
+	// composer, and the repository's tree that it works in holds nothing that is not committed and pushed. Otherwise it refuses, and touches nothing.
+	TerminateUnneeded(context.Context, *v1.TerminateUnneededRequest) (*v1.TerminateUnneededResponse, error)
 	// Kill removes a session: the remains of an incarnation that is proven dead, or, with force, the one that is named, alive or not,
 	// with everything else that lives in it.
 	Kill(context.Context, *v1.KillRequest) (*v1.KillResponse, error)
@@ -331,6 +344,9 @@ type TmuxdServiceHandler interface {
 	// Terminate ends the agent of one incarnation and everything that it started: TERM, a time of grace, KILL, verified. What its pane
 	// showed is retained until the name is used again or the remains are cleared. Nothing else is ever ended by tmuxd while it lives.
 	Terminate(context.Context, *v1.TerminateRequest) (*v1.TerminateResponse, error)
+	// TerminateUnneeded is Terminate for an agent that nobody needs: it waits for a message, nobody looks at it in a terminal, no person's text is in its
+	// composer, and the repository's tree that it works in holds nothing that is not committed and pushed. Otherwise it refuses, and touches nothing.
+	TerminateUnneeded(context.Context, *v1.TerminateUnneededRequest) (*v1.TerminateUnneededResponse, error)
 	// Kill removes a session: the remains of an incarnation that is proven dead, or, with force, the one that is named, alive or not,
 	// with everything else that lives in it.
 	Kill(context.Context, *v1.KillRequest) (*v1.KillResponse, error)
@@ -371,6 +387,7 @@ func RegisterTmuxdServiceHandler(server *connect.Server, svc TmuxdServiceHandler
 		connect.Method{Spec: tmuxdServiceRaiseFenceSpec(), Handler: adapter.raiseFence},
 		connect.Method{Spec: tmuxdServiceCaptureSpec(), Handler: adapter.capture},
 		connect.Method{Spec: tmuxdServiceTerminateSpec(), Handler: adapter.terminate},
+		connect.Method{Spec: tmuxdServiceTerminateUnneededSpec(), Handler: adapter.terminateUnneeded},
 		connect.Method{Spec: tmuxdServiceKillSpec(), Handler: adapter.kill},
 		connect.Method{Spec: tmuxdServiceListSessionsSpec(), Handler: adapter.listSessions},
 		connect.Method{Spec: tmuxdServiceWatchSessionsSpec(), Handler: adapter.watchSessions},
@@ -449,6 +466,10 @@ func (UnimplementedTmuxdServiceHandler) Capture(context.Context, *v1.CaptureRequ
 
 func (UnimplementedTmuxdServiceHandler) Terminate(context.Context, *v1.TerminateRequest) (*v1.TerminateResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.Terminate is not implemented")
+}
+
+func (UnimplementedTmuxdServiceHandler) TerminateUnneeded(context.Context, *v1.TerminateUnneededRequest) (*v1.TerminateUnneededResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.TerminateUnneeded is not implemented")
 }
 
 func (UnimplementedTmuxdServiceHandler) Kill(context.Context, *v1.KillRequest) (*v1.KillResponse, error) {
@@ -554,6 +575,14 @@ func (c *tmuxdServiceClient) Capture(ctx context.Context, req *v1.CaptureRequest
 func (c *tmuxdServiceClient) Terminate(ctx context.Context, req *v1.TerminateRequest) (*v1.TerminateResponse, error) {
 	var res v1.TerminateResponse
 	if err := c.client.CallUnary(ctx, tmuxdServiceTerminateSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *tmuxdServiceClient) TerminateUnneeded(ctx context.Context, req *v1.TerminateUnneededRequest) (*v1.TerminateUnneededResponse, error) {
+	var res v1.TerminateUnneededResponse
+	if err := c.client.CallUnary(ctx, tmuxdServiceTerminateUnneededSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -731,6 +760,18 @@ func (h tmuxdServiceHandler) terminate(ctx context.Context, _ connect.Spec, stre
 		return err
 	}
 	res, err := h.svc.Terminate(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h tmuxdServiceHandler) terminateUnneeded(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.TerminateUnneededRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.TerminateUnneeded(ctx, &req)
 	if err != nil {
 		return err
 	}
