@@ -32,7 +32,7 @@ const (
 	items     = 9
 	drillTime = 40 * time.Second
 	// settleTime is how long everything may take to arrive once nothing breaks any more.
-	settleTime = 2 * time.Minute
+	settleTime = 5 * time.Minute
 )
 
 // sent is an event that was taken, in the order of its item.
