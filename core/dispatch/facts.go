@@ -132,6 +132,9 @@ const (
 	StartsDue
 )
 
+// HasCause reports whether a harness ended for a cause that it named and that has a rule of its own.
+func (s Spawn) HasCause() bool { return s == SpawnInUse || s == SpawnLimited || s == SpawnNotLoggedIn }
+
 // Paste says what came of a paste.
 type Paste uint8
 

@@ -187,9 +187,14 @@ func (r *run) start(ctx context.Context, d dispatch.Decision, timeout time.Durat
 		r.facts.Fresh = report.Spawn
 	}
 	r.step("%s: %s (%s)", d.Action, spawnName(report.Spawn), r.detail)
-	if report.Spawn == dispatch.SpawnDied && r.stamp != "" {
+	switch {
+	case r.stamp == "":
+	case report.Spawn == dispatch.SpawnDied:
 		// What is started next clears it away, and nobody sees it dead any more.
 		_, err = r.config.Store.Died(ctx, r.lease, r.req.WorkItem, r.stamp, r.config.Breaker.Within)
+	case report.Spawn.HasCause():
+		// Each of these waits by a rule of its own, and says nothing of whether the agent can live.
+		err = r.save(ctx, Change{Ordered: r.stamp})
 	}
 	return err
 }

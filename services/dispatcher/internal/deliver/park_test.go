@@ -46,6 +46,25 @@ func (b bench) delivers(t *testing.T, prefix string) (n int, last deliver.Result
 	return n, last
 }
 
+// A program that ends because its conversation is open elsewhere, or at a limit, waits by a rule of its own, however long that lasts.
+func TestPark_AnEndWithACauseOfItsOwnDoesNotCount(t *testing.T) {
+	for _, ends := range []dispatch.Spawn{dispatch.SpawnInUse, dispatch.SpawnLimited} {
+		synctest.Test(t, func(t *testing.T) {
+			v := dispatch.Version{Name: "one", Distinct: true}
+			w := dead(delivertest.World{})
+			w.ResumeEnds = ends
+			b := mortal(w, &v, nil)
+			b.store.Put(*recorded("c1"))
+			for range 12 {
+				if d := b.ask(t, id).Delivery; d.Outcome != dispatch.Waiting || d.Reason == dispatch.ReasonSessionParked {
+					t.Fatalf("%+v", d)
+				}
+				time.Sleep(time.Minute)
+			}
+		})
+	}
+}
+
 func TestPark_AnAgentThatDiesAgainAndAgainIsNotStartedAgainUntilAPersonSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := dispatch.Version{Name: "one", Distinct: true}

@@ -81,7 +81,7 @@ type Change struct {
 	Left bool
 	// Park parks the item from now on, or, with its Lifted, ends that, so that no death until now counts; nil does neither.
 	Park *Park
-	// Ordered is an incarnation that a person had ended, so that its death does not count; empty for none.
+	// Ordered is an incarnation whose death does not count: a person had it ended, or it ended for a cause with a rule of its own; empty for none.
 	Ordered string
 	// Ending is an order that waits from now on, or goes on waiting; EndingOver ends the one that waits, if any.
 	Ending     *Ending

@@ -209,7 +209,7 @@ func (w *World) spawn(o deliver.SpawnOrder) deliver.SpawnReport {
 // ended is a spawn that came to something else than a living agent.
 func (w *World) ended(as dispatch.Spawn, detail string) deliver.SpawnReport {
 	report := deliver.SpawnReport{Spawn: as, Detail: detail, LastLines: w.LastLines}
-	if as == dispatch.SpawnDied {
+	if as == dispatch.SpawnDied || as.HasCause() {
 		w.Died++
 		report.Incarnation.Stamp = fmt.Sprintf("died-%d", w.Died)
 		w.State, w.Stamp = session.Dead, report.Incarnation.Stamp
