@@ -146,7 +146,8 @@ func (r *run) learn() {
 		r.learned = true
 		r.step("learned: conversation %s", id)
 	}
-	if h := r.sight.Harness; h != "" && h != r.session.Harness {
+	// Of one that is gone the record decides the harness, where it has one: what comes next is started as the record says.
+	if h := r.sight.Harness; h != "" && h != r.session.Harness && (!gone || r.session.Harness == "") {
 		r.session.Harness, r.learned = h, true
 	}
 	r.facts.Resumable = r.resumable(r.session.ConversationID)
