@@ -1,17 +1,23 @@
 package tmux
 
 import (
+	"bufio"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
 
-// titled is a session whose program makes a title of each line that is typed, and the file in which tmux notes what the titles say.
-func titled(t *testing.T, bin string) (r *rig, note string) {
+// titles is a program that makes a title of each line that is typed.
+const titles = `stty -echo; echo ready; while read -r line; do printf '\033]2;%s\007' "$line"; done`
+
+// titled is a session that runs a script once it was started with titles noted, and the file in which tmux notes what the titles say.
+func titled(t *testing.T, bin, script string) (r *rig, note string) {
 	t.Helper()
 	r = newRigOf(t, bin, "exit 0")
 	r.until("the first one is over", func() bool { return len(r.view().Panes) == 1 && r.view().Panes[0].Dead })
@@ -22,7 +28,7 @@ func titled(t *testing.T, bin string) (r *rig, note string) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s := r.session(`stty -echo; echo ready; while read -r line; do printf '\033]2;%s\007' "$line"; done`)
+	s := r.session(script)
 	s.Title = &host.Title{Note: filepath.Join(dir, "note"), Busy: `^[⠋⠙,}] |^a, b#`, Dialogs: []string{"[ ! ] Action", `*,}#{pane_id}`}}
 	var err error
 	r.until("its server is gone", func() bool { r.made, err = r.Create(r.ctx(), s); return err == nil })
@@ -34,7 +40,7 @@ func titled(t *testing.T, bin string) (r *rig, note string) {
 func TestTitle_IsNotedWhenItSaysAnotherThing(t *testing.T) {
 	for _, bin := range releases() {
 		t.Run(releaseOf(t, bin), func(t *testing.T) {
-			r, note := titled(t, bin)
+			r, note := titled(t, bin, titles)
 			for n, row := range []struct{ title, want string }{
 				{"widget", "idle"}, {"⠋ widget", "working"}, {"[ ! ] Action Required", "awaiting_approval"}, {"⠙ widget", "working"},
 				{"x [ ! ] Action", "idle"}, {"a, b#c", "working"}, {"*,}#{pane_id} x", "awaiting_approval"}, {"⠹ widget", "idle"}, {"} widget", "working"},
@@ -69,7 +75,7 @@ func TestTitle_IsNotedWhenItSaysAnotherThing(t *testing.T) {
 func TestTitle_ANoteThatCannotBeWrittenHindersNoDelivery(t *testing.T) {
 	for _, bin := range releases() {
 		t.Run(releaseOf(t, bin), func(t *testing.T) {
-			r, note := titled(t, bin)
+			r, note := titled(t, bin, titles)
 			if err := os.RemoveAll(filepath.Dir(note)); err != nil {
 				t.Fatal(err)
 			}
@@ -79,6 +85,42 @@ func TestTitle_ANoteThatCannotBeWrittenHindersNoDelivery(t *testing.T) {
 					s, ok, err := r.Capture(r.ctx(), target, r.guard)
 					return err == nil && ok && s.Title == title
 				})
+			}
+		})
+	}
+}
+
+// A client that leaves while a word is noted must not take the server with it, and the agent: on 3.3a the commands that are left of a client
+// that is gone end the server, if any of them runs.
+func TestTitle_ClientsThatLeaveWhileItIsNotedDoNoHarm(t *testing.T) {
+	for _, bin := range releases() {
+		t.Run(releaseOf(t, bin), func(t *testing.T) {
+			// It says another thing several hundred times a second, which no program does.
+			r, _ := titled(t, bin, `stty -echo; echo ready; while sleep 0.001; do printf '\033]2;⠋ w\007'; sleep 0.001; printf '\033]2;w\007'; done`)
+			for n := range 400 {
+				client := exec.CommandContext(r.ctx(), bin, "-S", r.Socket(target), "-C", "attach-session", "-t", "="+target)
+				if _, err := client.StdinPipe(); err != nil {
+					t.Fatal(err)
+				}
+				out, err := client.StdoutPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := client.Start(); err != nil {
+					t.Fatal(err)
+				}
+				// It is let in, and leaves.
+				_, _ = bufio.NewReader(out).ReadString('\n')
+				_ = client.Process.Signal(endClient)
+				_ = client.Wait()
+				// The next comes once the server knows of this one no more, as ours do.
+				r.until("it has left", func() bool {
+					left, err := exec.CommandContext(r.ctx(), bin, "-S", r.Socket(target), "list-clients", "-F", "#{client_pid};").Output()
+					return err != nil || !strings.Contains(string(left), fmt.Sprintf("%d;", client.Process.Pid))
+				})
+				if err := syscall.Kill(r.made.Server.Pid, 0); err != nil {
+					t.Fatalf("the server is gone after %d clients: %v", n+1, err)
+				}
 			}
 		})
 	}
