@@ -133,3 +133,42 @@ func TestCrash_Restore(t *testing.T) {
 		})
 	}
 }
+
+// The database goes back while events of several items are on their way: some recorded as delivered, some being typed, some waiting.
+func TestCrash_RestoreUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := crashStack(t, 3*time.Minute, nil)
+	c.patience, c.tries = time.Minute, 2 // the statement of a delivery may be refused by the tables that are being replaced
+	const items, events = 6, 5
+	numbers := make([]int, items)
+	for i := range numbers {
+		numbers[i] = c.open()
+	}
+	c.pollNow()
+	conversations := map[int]string{}
+	for _, n := range numbers {
+		c.ended(n, 1)
+		conversations[n] = c.session(n).GetConversationId()
+	}
+	backup := filepath.Join(c.Dir, "backup.sql")
+	c.postgres("pg_dump", c.databaseURL(), "--clean", "--if-exists", "-f", backup)
+	for range events {
+		for _, n := range numbers {
+			c.say(n, "This is on its way when the database goes back.")
+		}
+	}
+	c.pollNow()
+	var delivered, open int
+	c.until("some events are delivered and others are not", func() bool {
+		err := c.pool.QueryRow(c.ctx, `select count(*) filter (where state = 'delivered'), count(*) filter (where state in ('pending', 'leased', 'held'))
+			from poller.events`).Scan(&delivered, &open)
+		return err == nil && delivered > items+events && open > 0
+	})
+	t.Logf("%d events were delivered and %d on their way", delivered, open)
+	c.postgres("psql", c.databaseURL(), "--single-transaction", "-v", "ON_ERROR_STOP=1", "-q", "-f", backup)
+	c.up()
+	c.pollNow()
+	for _, n := range numbers {
+		c.judge(n, conversations[n], c.ended(n, 1+events))
+	}
+}
