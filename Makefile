@@ -33,7 +33,8 @@ demo: setup build ## show one comment reaching one agent, end to end
 .PHONY: test
 test: ## run all tests (RACE=1 adds the race detector)
 	@scripts/setup.sh tests
-	$(GO) test $(if $(RACE),-race) -parallel 8 -timeout 15m $(TESTFLAGS) work
+	@# -count 1: many tests build the programs that they run, of which the cache of results knows nothing
+	$(GO) test $(if $(RACE),-race) -count 1 -parallel 8 -timeout 15m $(TESTFLAGS) work
 
 .PHONY: bench
 bench: setup ## measure tmuxd beside running tmux for everything, at 1 to 1000 sessions (minutes; nothing else should run)
