@@ -96,7 +96,15 @@ func TestTitle_ClientsThatLeaveWhileItIsNotedDoNoHarm(t *testing.T) {
 	for _, bin := range releases() {
 		t.Run(releaseOf(t, bin), func(t *testing.T) {
 			// It says another thing several hundred times a second, which no program does.
-			r, _ := titled(t, bin, `stty -echo; echo ready; while sleep 0.001; do printf '\033]2;⠋ w\007'; sleep 0.001; printf '\033]2;w\007'; done`)
+			r, note := titled(t, bin, `stty -echo; echo ready; while sleep 0.001; do printf '\033]2;⠋ w\007'; sleep 0.001; printf '\033]2;w\007'; done`)
+			// The server still notes when the test is over, and its directory could not be removed.
+			defer func() {
+				_ = syscall.Kill(r.made.Server.Pid, syscall.SIGKILL)
+				r.until("the server has ended", func() bool { return syscall.Kill(r.made.Server.Pid, 0) != nil })
+			}()
+			for _, word := range []string{"working", "idle"} {
+				r.until("it is noted as "+word, func() bool { got, _ := os.ReadFile(note); return string(got) == word })
+			}
 			for n := range 400 {
 				client := exec.CommandContext(r.ctx(), bin, "-S", r.Socket(target), "-C", "attach-session", "-t", "="+target)
 				if _, err := client.StdinPipe(); err != nil {
