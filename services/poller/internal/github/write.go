@@ -19,7 +19,7 @@ const maxWriteAnswer = 1 << 20
 
 // Noticed reports whether a comment of an issue has a mark.
 func (c *Client) Noticed(ctx context.Context, repository string, number uint64, mark string) (bool, error) {
-	comments, err := c.Comments(ctx, repository, number, time.Time{})
+	comments, err := c.Posts(ctx, repository, number, false, time.Time{})
 	for _, n := range comments {
 		if strings.Contains(n.Body, mark) {
 			return true, nil

@@ -35,7 +35,7 @@ type maker struct {
 }
 
 // firstSight returns the opening event of an item, and its comments as the baseline.
-func (m maker) firstSight(workItem string, item Item, comments []Comment) ([]Event, error) {
+func (m maker) firstSight(workItem string, item Item, comments []Post) ([]Event, error) {
 	comments = inOrder(comments)
 	opening, err := m.opening(workItem, item, comments)
 	if err != nil {
@@ -49,7 +49,7 @@ func (m maker) firstSight(workItem string, item Item, comments []Comment) ([]Eve
 }
 
 // later returns the events of comments that were written after an item's first sight.
-func (m maker) later(workItem string, item Item, comments []Comment) ([]Event, error) {
+func (m maker) later(workItem string, item Item, comments []Post) ([]Event, error) {
 	var events []Event
 	for _, c := range inOrder(comments) {
 		e := m.commentEvent(workItem, item, c)
@@ -71,7 +71,7 @@ func (m maker) later(workItem string, item Item, comments []Comment) ([]Event, e
 	return events, nil
 }
 
-func (m maker) opening(workItem string, item Item, comments []Comment) (Event, error) {
+func (m maker) opening(workItem string, item Item, comments []Post) (Event, error) {
 	e := m.event(workItem, item, KindOpened, item.NodeID, onlyRevision)
 	e.Author, e.URL = line(item.Author.Login), line(item.URL)
 	e.UpstreamAt = item.CreatedAt
@@ -89,7 +89,7 @@ func (m maker) opening(workItem string, item Item, comments []Comment) (Event, e
 }
 
 // thread returns what people who may steer said before, oldest first, and how many of it did not fit: the newest are kept.
-func (m maker) thread(comments []Comment) (posts []prompt.Post, left int) {
+func (m maker) thread(comments []Post) (posts []prompt.Post, left int) {
 	size := 0
 	for _, c := range slices.Backward(comments) {
 		if m.policy.comment(c) != "" {
@@ -106,7 +106,7 @@ func (m maker) thread(comments []Comment) (posts []prompt.Post, left int) {
 	return posts, left
 }
 
-func (m maker) commentEvent(workItem string, item Item, c Comment) Event {
+func (m maker) commentEvent(workItem string, item Item, c Post) Event {
 	e := m.event(workItem, item, KindComment, c.NodeID, revisionOf(c.Body))
 	e.Author, e.URL = line(c.Author.Login), line(c.URL)
 	e.UpstreamAt, e.UpstreamOrder, e.EditedAt = c.CreatedAt, c.ID, c.UpdatedAt
@@ -156,8 +156,8 @@ func render(e prompt.Event) (string, error) {
 }
 
 // inOrder sorts by time, and within a second by id.
-func inOrder(comments []Comment) []Comment {
-	return slices.SortedFunc(slices.Values(comments), func(a, b Comment) int {
+func inOrder(comments []Post) []Post {
+	return slices.SortedFunc(slices.Values(comments), func(a, b Post) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 }

@@ -14,6 +14,13 @@ const (
 	KindOpened  = "opened"
 	KindComment = "comment"
 	KindMessage = "message"
+	// KindReview is a review of a pull request, and KindReviewComment an inline comment on one.
+	KindReview        = "review"
+	KindReviewComment = "review_comment"
+	// KindState says that an item was closed, reopened or merged.
+	KindState = "state"
+	// KindCheck is a result of CI.
+	KindCheck = "check"
 )
 
 // Ledger keeps items, events and how far each source was read. Its errors are faults.

@@ -170,7 +170,7 @@ func (l *look) others(ctx context.Context, repository, place string, rest []Know
 		if k.Closed || !k.Baselined {
 			continue
 		}
-		item, err := l.watched.Source.Item(ctx, repository, k.Number)
+		item, err := l.watched.Source.Item(ctx, repository, k.Number, false)
 		gone := errors.Is(err, fault.NotFound) || err == nil && item.NodeID != k.NodeID
 		switch {
 		case gone:
@@ -208,7 +208,7 @@ func (l *look) item(ctx context.Context, item Item, k *Known, at time.Time) erro
 	if !complete {
 		since = since.Add(-overlap)
 	}
-	comments, err := l.watched.Source.Comments(ctx, item.Repository, item.Ref.Number(), since)
+	comments, err := l.watched.Source.Posts(ctx, item.Repository, item.Ref.Number(), item.Pull != nil, since)
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (l *look) gone(ctx context.Context, item Item, missing []Missing, listed []
 		if there[m.Object] || at.Sub(m.Since) < missingTime {
 			continue
 		}
-		found, err := l.watched.Source.HasComment(ctx, item.Repository, m.ID)
+		found, err := l.watched.Source.HasPost(ctx, item.Repository, item.Ref.Number(), KindComment, m.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -257,7 +257,7 @@ func (l *look) firstSight(ctx context.Context, item Item, k *Known, at time.Time
 	if k != nil {
 		workItem = k.WorkItem
 	}
-	comments, err := l.watched.Source.Comments(ctx, item.Repository, item.Ref.Number(), time.Time{})
+	comments, err := l.watched.Source.Posts(ctx, item.Repository, item.Ref.Number(), item.Pull != nil, time.Time{})
 	if err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (k Known) quiet(item Item) bool {
 	return k.SeenUpdatedAt.Equal(item.UpdatedAt) && k.SeenComments == item.Comments && k.SeenAt.Sub(item.UpdatedAt) >= settleTime
 }
 
-func newest(since time.Time, comments []Comment) time.Time {
+func newest(since time.Time, comments []Post) time.Time {
 	for _, c := range comments {
 		if c.UpdatedAt.After(since) {
 			since = c.UpdatedAt

@@ -32,7 +32,7 @@ type Policy struct {
 }
 
 // comment judges a comment by its own author: a reason to settle it, or none.
-func (p Policy) comment(c Comment) (reason string) {
+func (p Policy) comment(c Post) (reason string) {
 	switch {
 	case strings.Contains(c.Body, marker):
 		return ReasonOwn

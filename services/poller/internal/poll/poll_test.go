@@ -68,16 +68,16 @@ func TestPolicy_WhoMaySteer(t *testing.T) {
 		{"the label is trusted, our own mark", Policy{TrustLabel: true}, alice, "<!-- muxpost -->", ReasonOwn, ReasonOwn},
 	} {
 		equal(t, tt.name+", opening", tt.policy.opening(Item{Author: tt.author, Body: tt.body}), tt.opening)
-		equal(t, tt.name+", comment", tt.policy.comment(Comment{Author: tt.author, Body: tt.body}), tt.comment)
+		equal(t, tt.name+", comment", tt.policy.comment(Post{Author: tt.author, Body: tt.body}), tt.comment)
 	}
 }
 
 func TestEvents_TheFenceIsAnotherEachTime(t *testing.T) {
 	m := newMaker(Policy{Authors: []string{"alice"}})
-	c := Comment{NodeID: "IC_1", Author: Author{Login: "alice"}, Body: "one"}
-	a, err := m.later("github:octo/widget#7", item(t), []Comment{c})
+	c := Post{NodeID: "IC_1", Author: Author{Login: "alice"}, Body: "one"}
+	a, err := m.later("github:octo/widget#7", item(t), []Post{c})
 	must(t, err)
-	b, err := m.later("github:octo/widget#7", item(t), []Comment{c})
+	b, err := m.later("github:octo/widget#7", item(t), []Post{c})
 	must(t, err)
 	if a[0].Text == b[0].Text {
 		t.Error("two fences are alike")
@@ -88,9 +88,9 @@ func TestEvents_WhateverWasWrittenFits(t *testing.T) {
 	m := newMaker(Policy{Authors: []string{"alice"}})
 	i := item(t)
 	i.Body, i.Title = strings.Repeat("é", prompt.MaxText), strings.Repeat("t", 100_000)
-	var comments []Comment
+	var comments []Post
 	for n := range 400 {
-		comments = append(comments, Comment{
+		comments = append(comments, Post{
 			ID: int64(n), NodeID: fmt.Sprint("IC_", n), Author: Author{Login: "alice"},
 			Body: fmt.Sprintf("number %03d. %s", n, strings.Repeat("x", 1000)),
 		})
@@ -127,11 +127,11 @@ func (s *fakeSource) Items(_ context.Context, repository string) (Listing, error
 	return Listing{Items: s.items, At: time.Now()}, s.err
 }
 
-func (s *fakeSource) Item(context.Context, string, uint64) (Item, error) { return Item{}, s.err }
+func (s *fakeSource) Item(context.Context, string, uint64, bool) (Item, error) { return Item{}, s.err }
 
-func (s *fakeSource) HasComment(context.Context, string, int64) (bool, error) { return true, s.err }
+func (s *fakeSource) HasPost(context.Context, string, uint64, string, int64) (bool, error) { return true, s.err }
 
-func (s *fakeSource) Comments(context.Context, string, uint64, time.Time) ([]Comment, error) {
+func (s *fakeSource) Posts(context.Context, string, uint64, bool, time.Time) ([]Post, error) {
 	return nil, s.err
 }
 
@@ -264,3 +264,5 @@ func TestKnown_IsQuietOnlyLongAfterItsLastChange(t *testing.T) {
 		equal(t, tt.name, tt.known.quiet(tt.item), tt.want)
 	}
 }
+
+func (s *fakeSource) Checks(context.Context, string, string) ([]Check, error) { return nil, s.err }
