@@ -62,6 +62,7 @@ type Server struct {
 	tokens     map[string]*user
 	users      map[string]*user
 	repos      map[string]*repo
+	forks      map[string]*repo // that only a head of a pull request names
 	comments   map[int64]*comment
 	rates      map[*user]*rate
 	counts     map[string]*Count
@@ -88,7 +89,7 @@ func New(cfg Config) *Server {
 		cfg.AnonymousRateLimit = defaultAnonymousRate
 	}
 	s := &Server{
-		cfg: cfg, tokens: map[string]*user{}, users: map[string]*user{}, repos: map[string]*repo{},
+		cfg: cfg, tokens: map[string]*user{}, users: map[string]*user{}, repos: map[string]*repo{}, forks: map[string]*repo{},
 		comments: map[int64]*comment{}, rates: map[*user]*rate{}, counts: map[string]*Count{}, release: make(chan struct{}),
 		lastUser: firstUserID, lastRepo: firstRepoID, lastIssue: firstIssueID, lastNote: firstCommentID,
 		lastReact: firstReactionID, lastLabel: firstLabelID,

@@ -48,7 +48,10 @@ func (s *Server) addRepo(r Repo) error {
 		return fault.Newf(fault.AlreadyExists, "", "there already is a repository %s/%s", r.Owner, r.Name)
 	}
 	s.lastRepo++
-	made := &repo{Repo: r, id: s.lastRepo, owner: s.userFor(r.Owner), created: s.now(), labels: map[string]*label{}}
+	made := &repo{Repo: r, id: s.lastRepo, owner: s.userFor(r.Owner), created: s.now(), labels: map[string]*label{}, branches: map[string]string{}}
+	for _, branch := range append([]string{defaultBranch}, r.Branches...) {
+		made.branches[branch] = shaOf(r.Owner, r.Name, branch)
+	}
 	made.Associations, made.Issues = map[string]string{strings.ToLower(r.Owner): Owner}, nil
 	for login, association := range r.Associations {
 		made.Associations[strings.ToLower(login)] = association
@@ -95,13 +98,16 @@ func (s *Server) addIssue(r *repo, is Issue) (*issue, error) {
 	}
 	s.lastIssue++
 	made := &issue{Issue: is, repo: r}
-	made.ID, made.Comments, made.Reactions, made.Labels = s.lastIssue, nil, nil, nil
+	made.ID, made.Comments, made.Reactions, made.Labels, made.Assignees = s.lastIssue, nil, nil, nil, nil
 	made.Author = s.authorFor(r, is.Author)
 	made.CreatedAt, made.UpdatedAt = s.times(is.CreatedAt, is.UpdatedAt)
 	if made.State == "closed" && made.ClosedAt.IsZero() {
 		made.ClosedAt = made.UpdatedAt
 	}
-	made.Labels = s.labelNames(r, is.Labels)
+	made.Labels, made.Assignees = s.labelNames(r, is.Labels), s.logins(is.Assignees)
+	if is.Pull != nil || is.PullRequest {
+		s.openPull(made)
+	}
 	for _, re := range is.Reactions {
 		s.react(&made.Reactions, s.userFor(re.User), re.Content)
 	}
@@ -177,6 +183,14 @@ func (s *Server) editIssue(is *issue, by *user, e IssueEdit) {
 		if names := s.labelNames(is.repo, *e.Labels); !slices.Equal(names, is.Labels) {
 			is.Labels, changed = names, true
 		}
+	}
+	if e.Assignees != nil {
+		if logins := s.logins(*e.Assignees); !slices.Equal(logins, is.Assignees) {
+			is.Assignees, changed = logins, true
+		}
+	}
+	if e.Draft != nil && is.Pull != nil && *e.Draft != is.Pull.Draft {
+		is.Pull.Draft, changed = *e.Draft, true
 	}
 	if changed {
 		is.touch(now)
@@ -258,7 +272,12 @@ func (s *Server) Issue(owner, name string, number int) (Issue, error) {
 
 func (is *issue) snapshot() Issue {
 	out := is.Issue
-	out.Labels, out.Reactions = slices.Clone(is.Labels), slices.Clone(is.Reactions)
+	out.Labels, out.Reactions, out.Assignees = slices.Clone(is.Labels), slices.Clone(is.Reactions), slices.Clone(is.Assignees)
+	if is.Pull != nil {
+		pull := *is.Pull
+		pull.Closes = slices.Clone(is.Pull.Closes)
+		out.Pull = &pull
+	}
 	for _, c := range is.comments {
 		note := c.Comment
 		note.Reactions = slices.Clone(c.Reactions)
@@ -299,6 +318,17 @@ func (s *Server) labelNames(r *repo, names []string) []string {
 		}
 		if !slices.Contains(out, known.name) {
 			out = append(out, known.name)
+		}
+	}
+	return out
+}
+
+// logins gives each login the spelling of its account, and drops repetitions.
+func (s *Server) logins(names []string) []string {
+	var out []string
+	for _, name := range names {
+		if login := s.userFor(name).Login; !slices.Contains(out, login) {
+			out = append(out, login)
 		}
 	}
 	return out
