@@ -121,6 +121,7 @@ type issue struct {
 	Issue
 	repo     *repo
 	comments []*comment // by id
+	reviews  []*review  // by id
 }
 
 type comment struct {

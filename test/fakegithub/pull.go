@@ -33,17 +33,19 @@ type Pull struct {
 	MergedBy string    `json:"merged_by"`
 	// Closes are issues of the same repository that were linked by hand; those that its text names need not be here.
 	Closes []int `json:"closes"`
+	// Reviews are added with the pull request.
+	Reviews []Review `json:"reviews"`
 }
 
 // openPull fills in what a pull request must have. Its head is a branch of the repository, unless it comes from a fork.
 func (s *Server) openPull(is *issue) {
 	is.PullRequest = true
-	pull := Pull{}
+	pull := &Pull{}
 	if is.Pull != nil {
-		pull = *is.Pull
-		pull.Closes = slices.Clone(pull.Closes)
+		*pull = *is.Pull
+		pull.Closes, pull.Reviews = slices.Clone(pull.Closes), nil
 	}
-	is.Pull = &pull
+	is.Pull = pull
 	if pull.Head == "" {
 		pull.Head = fmt.Sprintf("branch-%d", is.Number)
 	}

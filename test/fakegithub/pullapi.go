@@ -135,7 +135,7 @@ func (c *call) pullAlone(is *issue) object {
 	}
 	// Nothing is computed about mergeability: null is what GitHub gives until it has ("REST: Get a pull request").
 	out["mergeable"], out["rebaseable"], out["mergeable_state"] = nil, nil, "unknown"
-	out["comments"], out["review_comments"] = len(is.comments), 0
+	out["comments"], out["review_comments"] = len(is.comments), len(is.inlineComments())
 	out["maintainer_can_modify"] = is.Pull.HeadRepo != ""
 	out["commits"], out["additions"], out["deletions"], out["changed_files"] = 1, 1, 0, 1
 	return out

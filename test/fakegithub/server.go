@@ -28,6 +28,8 @@ const (
 	firstRepoID           = 500_000
 	firstIssueID          = 2_400_000_000
 	firstCommentID        = 3_100_000_000 // beyond 32 bits, as GitHub's are
+	firstReviewID         = 2_900_000_000
+	firstInlineID         = 2_200_000_000
 	firstReactionID       = 250_000_000
 	firstLabelID          = 7_000_000_000
 	controlPrefix         = "/_fake/"
@@ -64,6 +66,8 @@ type Server struct {
 	repos      map[string]*repo
 	forks      map[string]*repo // that only a head of a pull request names
 	comments   map[int64]*comment
+	reviews    map[int64]*review
+	inline     map[int64]*reviewComment
 	rates      map[*user]*rate
 	counts     map[string]*Count
 	faults     []*Fault
@@ -72,6 +76,8 @@ type Server struct {
 	lastRepo   int64
 	lastIssue  int64
 	lastNote   int64
+	lastReview int64
+	lastInline int64
 	lastReact  int64
 	lastLabel  int64
 	requestSeq int64
@@ -90,7 +96,9 @@ func New(cfg Config) *Server {
 	}
 	s := &Server{
 		cfg: cfg, tokens: map[string]*user{}, users: map[string]*user{}, repos: map[string]*repo{}, forks: map[string]*repo{},
-		comments: map[int64]*comment{}, rates: map[*user]*rate{}, counts: map[string]*Count{}, release: make(chan struct{}),
+		comments: map[int64]*comment{}, reviews: map[int64]*review{}, inline: map[int64]*reviewComment{},
+		lastReview: firstReviewID, lastInline: firstInlineID,
+		rates: map[*user]*rate{}, counts: map[string]*Count{}, release: make(chan struct{}),
 		lastUser: firstUserID, lastRepo: firstRepoID, lastIssue: firstIssueID, lastNote: firstCommentID,
 		lastReact: firstReactionID, lastLabel: firstLabelID,
 	}

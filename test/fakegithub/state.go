@@ -115,7 +115,7 @@ func (s *Server) addIssue(r *repo, is Issue) (*issue, error) {
 	for _, c := range is.Comments {
 		s.addComment(made, c)
 	}
-	return made, nil
+	return made, s.loadReviews(made, is.Pull)
 }
 
 // AddComment adds a comment, and returns its id. It fails with fault.NotFound for an unknown repository or issue.
@@ -276,6 +276,9 @@ func (is *issue) snapshot() Issue {
 	if is.Pull != nil {
 		pull := *is.Pull
 		pull.Closes = slices.Clone(is.Pull.Closes)
+		for _, rv := range is.reviews {
+			pull.Reviews = append(pull.Reviews, rv.snapshot())
+		}
 		out.Pull = &pull
 	}
 	for _, c := range is.comments {
