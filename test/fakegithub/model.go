@@ -30,6 +30,10 @@ type Repo struct {
 	Issues []Issue `json:"issues"`
 	// Branches are there beside main and the heads of pull requests.
 	Branches []string `json:"branches"`
+	// What ran on commits is added after the issues.
+	CheckRuns    []CheckRun    `json:"check_runs"`
+	Statuses     []Status      `json:"statuses"`
+	WorkflowRuns []WorkflowRun `json:"workflow_runs"`
 }
 
 // Issue is an issue or a pull request, as it is seeded and as Server.Issue reports it.
@@ -115,6 +119,11 @@ type repo struct {
 	labels  map[string]*label
 	// branches maps the name of a branch to the commit that it is at.
 	branches map[string]string
+	// commits are those that are known for another reason than being the head of a branch.
+	commits  map[string]bool
+	checks   []*CheckRun    // by id
+	statuses []*Status      // by id
+	runs     []*WorkflowRun // by id
 }
 
 type issue struct {

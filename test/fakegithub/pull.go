@@ -58,6 +58,7 @@ func (s *Server) openPull(is *issue) {
 	if pull.HeadSHA == "" {
 		pull.HeadSHA = shaOf(is.repo.Owner, is.repo.Name, pull.HeadRepo, pull.Head)
 	}
+	is.repo.commits[pull.HeadSHA] = true // a fork's, too: refs/pull holds it
 	if pull.HeadRepo == "" {
 		is.repo.branches[pull.Head] = pull.HeadSHA
 	} else if pull.HeadRepo != DeletedFork {
@@ -99,7 +100,7 @@ func (s *Server) pushHead(is *issue, sha string) {
 	if sha == is.Pull.HeadSHA {
 		return
 	}
-	is.Pull.HeadSHA = sha
+	is.Pull.HeadSHA, is.repo.commits[sha] = sha, true
 	if is.Pull.HeadRepo == "" {
 		is.repo.branches[is.Pull.Head] = sha
 	}

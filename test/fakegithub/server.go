@@ -30,6 +30,10 @@ const (
 	firstCommentID        = 3_100_000_000 // beyond 32 bits, as GitHub's are
 	firstReviewID         = 2_900_000_000
 	firstInlineID         = 2_200_000_000
+	firstCheckID          = 51_000_000_000
+	firstSuiteID          = 44_000_000_000
+	firstStatusID         = 38_000_000_000
+	firstRunID            = 17_000_000_000
 	firstReactionID       = 250_000_000
 	firstLabelID          = 7_000_000_000
 	controlPrefix         = "/_fake/"
@@ -79,6 +83,10 @@ type Server struct {
 	lastReview int64
 	lastInline int64
 	lastReact  int64
+	lastCheck  int64
+	lastSuite  int64
+	lastStatus int64
+	lastRun    int64
 	lastLabel  int64
 	requestSeq int64
 }
@@ -98,6 +106,7 @@ func New(cfg Config) *Server {
 		cfg: cfg, tokens: map[string]*user{}, users: map[string]*user{}, repos: map[string]*repo{}, forks: map[string]*repo{},
 		comments: map[int64]*comment{}, reviews: map[int64]*review{}, inline: map[int64]*reviewComment{},
 		lastReview: firstReviewID, lastInline: firstInlineID,
+		lastCheck: firstCheckID, lastSuite: firstSuiteID, lastStatus: firstStatusID, lastRun: firstRunID,
 		rates: map[*user]*rate{}, counts: map[string]*Count{}, release: make(chan struct{}),
 		lastUser: firstUserID, lastRepo: firstRepoID, lastIssue: firstIssueID, lastNote: firstCommentID,
 		lastReact: firstReactionID, lastLabel: firstLabelID,

@@ -48,10 +48,12 @@ func (s *Server) addRepo(r Repo) error {
 		return fault.Newf(fault.AlreadyExists, "", "there already is a repository %s/%s", r.Owner, r.Name)
 	}
 	s.lastRepo++
-	made := &repo{Repo: r, id: s.lastRepo, owner: s.userFor(r.Owner), created: s.now(), labels: map[string]*label{}, branches: map[string]string{}}
+	made := &repo{Repo: r, id: s.lastRepo, owner: s.userFor(r.Owner), created: s.now(), labels: map[string]*label{}, branches: map[string]string{},
+		commits: map[string]bool{}}
 	for _, branch := range append([]string{defaultBranch}, r.Branches...) {
 		made.branches[branch] = shaOf(r.Owner, r.Name, branch)
 	}
+	made.Branches, made.CheckRuns, made.Statuses, made.WorkflowRuns = nil, nil, nil, nil
 	made.Associations, made.Issues = map[string]string{strings.ToLower(r.Owner): Owner}, nil
 	for login, association := range r.Associations {
 		made.Associations[strings.ToLower(login)] = association
@@ -62,7 +64,7 @@ func (s *Server) addRepo(r Repo) error {
 			return err
 		}
 	}
-	return nil
+	return s.loadChecks(made, r)
 }
 
 // AddIssue adds an issue with its comments, and returns its number. It fails with fault.NotFound for an unknown repository and
