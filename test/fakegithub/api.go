@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // call is one API request on its way through a handler.
@@ -20,7 +19,8 @@ type call struct {
 	api, web string // what URLs in answers start with
 	query    url.Values
 	vars     map[string]string
-	user     *user // nil without a token
+	user     *user  // nil without a token
+	resource string // which rate limit it is charged to
 	repo     *repo
 	rest     string // the path below the repository
 }
@@ -75,6 +75,10 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, segments []str
 	if enterprise {
 		c.api += enterprisePrefix
 	}
+	c.resource = resourceCore
+	if segments[0] == "graphql" {
+		c.resource = resourceGraphQL
+	}
 	segments = s.byName(segments)
 	path := "/" + strings.ToLower(strings.Join(segments, "/"))
 	count := s.count(r.Method, path)
@@ -122,10 +126,10 @@ func (s *Server) byName(segments []string) []string {
 // answer authenticates, counts against the rate limit, handles and settles the conditional request.
 func (s *Server) answer(c *call, segments []string, count *Count) answer {
 	err := c.authenticate()
-	bucket := s.rate(c.user)
+	bucket := s.rate(c.rateKey(c.resource))
 	free := segments[0] == "rate_limit"
 	if err == nil && !free && bucket.used >= bucket.limit {
-		return s.finish(c, limitExceeded(c.user).reply(), bucket)
+		return s.finish(c, c.exhausted(), bucket)
 	}
 	if !free {
 		bucket.used++
@@ -224,57 +228,6 @@ func (c *call) authenticate() error {
 		return &problem{status: http.StatusUnauthorized, message: "Bad credentials"}
 	}
 	return nil
-}
-
-// rate is one login's hour of requests.
-type rate struct {
-	limit, used int
-	reset       time.Time
-}
-
-func (s *Server) rate(u *user) *rate {
-	bucket := s.rates[u]
-	if bucket == nil {
-		bucket = &rate{limit: s.cfg.RateLimit}
-		if u == nil {
-			bucket.limit = s.cfg.AnonymousRateLimit
-		}
-		s.rates[u] = bucket
-	}
-	if now := s.now(); !now.Before(bucket.reset) {
-		bucket.used, bucket.reset = 0, now.Add(rateWindow)
-	}
-	return bucket
-}
-
-func (b *rate) value() object {
-	return object{"limit": b.limit, "remaining": max(0, b.limit-b.used), "used": b.used, "reset": b.reset.Unix(), "resource": "core"}
-}
-
-func (b *rate) head(h http.Header) {
-	for key, value := range b.value() {
-		h.Set(headerRateLimitPrefix+key, fmt.Sprint(value))
-	}
-}
-
-// SetRemaining sets how many requests a login has left in its hour; the empty login is everyone without a token.
-func (s *Server) SetRemaining(login string, remaining int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var u *user
-	if login != "" {
-		u = s.userFor(login)
-	}
-	bucket := s.rate(u)
-	bucket.used = bucket.limit - remaining
-}
-
-func limitExceeded(u *user) *problem {
-	message := "API rate limit exceeded for 127.0.0.1. (But here's the good news: Authenticated requests get a higher rate limit.)"
-	if u != nil {
-		message = fmt.Sprintf("API rate limit exceeded for user ID %d.", u.id)
-	}
-	return &problem{status: http.StatusForbidden, message: message, doc: "/using-the-rest-api/rate-limits-for-the-rest-api"}
 }
 
 // paginate cuts one page out of a list, and says in the Link header where the others are.

@@ -185,7 +185,7 @@ func (c *call) isMerged(is *issue) (reply, error) {
 
 // putMerge follows "REST: Merge a pull request": 405 when it cannot be merged, 409 when the head is another than the given one.
 func (c *call) putMerge(is *issue) (reply, error) {
-	if !c.repo.mayWrite(c.user) {
+	if !c.mayWrite() {
 		return reply{}, &problem{status: http.StatusForbidden, message: "Must have admin rights to Repository."}
 	}
 	var in struct{ SHA string }

@@ -78,7 +78,7 @@ func (c *call) repository() object {
 		"disabled": false, "open_issues_count": open, "open_issues": open, "default_branch": defaultBranch, "visibility": visibility,
 	}
 	if c.user != nil {
-		write := r.mayWrite(c.user)
+		write := c.mayWrite()
 		admin := r.association(c.user.Login) == Owner
 		out["permissions"] = object{"admin": admin, "maintain": admin, "push": write, "triage": write, "pull": true}
 	}

@@ -67,12 +67,6 @@ type ReviewComment struct {
 	Edited
 }
 
-// Edited says who changed a text last. Only GraphQL shows it.
-type Edited struct {
-	Editor       string    `json:"editor"`
-	LastEditedAt time.Time `json:"last_edited_at"`
-}
-
 type review struct {
 	Review
 	issue    *issue

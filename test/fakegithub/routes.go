@@ -17,7 +17,7 @@ type route struct {
 }
 
 // routes in the order in which they are tried; {x} matches one segment, {x...} one or more.
-var routes = slices.Concat(issueRoutes, reviewCommentRoutes, pullRoutes, reviewRoutes, checkRoutes)
+var routes = slices.Concat(issueRoutes, reviewCommentRoutes, pullRoutes, reviewRoutes, checkRoutes, graphqlRoutes)
 
 var issueRoutes = []route{
 	{"GET", "user", (*call).getUser},
@@ -62,12 +62,15 @@ func (s *Server) dispatch(c *call, segments []string) (reply, error) {
 		if vars["repo"] != "" {
 			c.repo = s.repos[repoKey(vars["owner"], vars["repo"])]
 			// What one may not see does not exist, so that a name tells nothing.
-			if c.repo == nil || !c.repo.mayRead(c.user) {
+			if c.repo == nil || !c.mayRead(c.repo) {
 				return reply{}, notFound()
 			}
 			c.rest = strings.Join(segments[3:], "/")
 		}
 		if method != http.MethodGet && c.user == nil {
+			if c.resource == resourceGraphQL {
+				return reply{}, &problem{status: http.StatusUnauthorized, message: "This endpoint requires you to be authenticated."}
+			}
 			return reply{}, &problem{status: http.StatusUnauthorized, message: "Requires authentication"}
 		}
 		return route.handle(c)
@@ -137,8 +140,8 @@ func (c *call) getUser() (reply, error) {
 }
 
 func (c *call) getRateLimit() (reply, error) {
-	core := c.s.rate(c.user).value()
-	return c.ok(object{"resources": object{"core": core}, "rate": core})
+	core, graphql := c.s.rate(c.rateKey(resourceCore)).value(), c.s.rate(c.rateKey(resourceGraphQL)).value()
+	return c.ok(object{"resources": object{"core": core, "graphql": graphql}, "rate": core})
 }
 
 func (c *call) getRepo() (reply, error) { return c.ok(c.repository()) }

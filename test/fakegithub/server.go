@@ -38,6 +38,7 @@ const (
 	firstLabelID          = 7_000_000_000
 	controlPrefix         = "/_fake/"
 	enterprisePrefix      = "/api/v3"
+	enterpriseGraphQL     = "/api/graphql"
 	rateWindow            = time.Hour
 	loginBotSuffix        = "[bot]"
 	contentTypeJSON       = "application/json; charset=utf-8"
@@ -72,7 +73,7 @@ type Server struct {
 	comments   map[int64]*comment
 	reviews    map[int64]*review
 	inline     map[int64]*reviewComment
-	rates      map[*user]*rate
+	rates      map[rateKey]*rate
 	counts     map[string]*Count
 	faults     []*Fault
 	release    chan struct{}
@@ -107,7 +108,7 @@ func New(cfg Config) *Server {
 		comments: map[int64]*comment{}, reviews: map[int64]*review{}, inline: map[int64]*reviewComment{},
 		lastReview: firstReviewID, lastInline: firstInlineID,
 		lastCheck: firstCheckID, lastSuite: firstSuiteID, lastStatus: firstStatusID, lastRun: firstRunID,
-		rates: map[*user]*rate{}, counts: map[string]*Count{}, release: make(chan struct{}),
+		rates: map[rateKey]*rate{}, counts: map[string]*Count{}, release: make(chan struct{}),
 		lastUser: firstUserID, lastRepo: firstRepoID, lastIssue: firstIssueID, lastNote: firstCommentID,
 		lastReact: firstReactionID, lastLabel: firstLabelID,
 	}
@@ -135,6 +136,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if strings.HasPrefix(r.URL.Path, controlPrefix) {
 		s.serveControl(w, r, body)
+		return
+	}
+	if r.URL.Path == enterpriseGraphQL {
+		s.serveAPI(w, r, []string{"graphql"}, true, body)
 		return
 	}
 	path, enterprise := strings.CutPrefix(r.URL.Path, enterprisePrefix+"/")

@@ -166,6 +166,9 @@ func (s *Server) editIssue(is *issue, by *user, e IssueEdit) {
 		}
 	}
 	set(&is.Title, e.Title)
+	if e.Body != nil && *e.Body != is.Body {
+		is.Edited = Edited{Editor: by.Login, LastEditedAt: now} // of the text: a new title is none
+	}
 	set(&is.Body, e.Body)
 	if e.State != nil && *e.State != is.State {
 		is.State, changed = *e.State, true
@@ -199,7 +202,7 @@ func (s *Server) editIssue(is *issue, by *user, e IssueEdit) {
 	}
 }
 
-// EditComment replaces a comment's text. It fails with fault.NotFound.
+// EditComment replaces a comment's text, as its author. It fails with fault.NotFound.
 func (s *Server) EditComment(id int64, body string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +210,19 @@ func (s *Server) EditComment(id int64, body string) error {
 	if c == nil {
 		return fault.Newf(fault.NotFound, "", "there is no comment %d", id)
 	}
-	s.editComment(c, body)
+	s.editComment(c, body, s.userFor(c.Author))
+	return nil
+}
+
+// EditCommentBy replaces a comment's text as a login. It fails with fault.NotFound.
+func (s *Server) EditCommentBy(id int64, body, login string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.comments[id]
+	if c == nil {
+		return fault.Newf(fault.NotFound, "", "there is no comment %d", id)
+	}
+	s.editComment(c, body, s.userFor(login))
 	return nil
 }
 
@@ -220,7 +235,7 @@ func (s *Server) EditCommentVia(id int64, body, app string) error {
 		return fault.Newf(fault.NotFound, "", "there is no comment %d", id)
 	}
 	c.App = app
-	s.editComment(c, body)
+	s.editComment(c, body, s.userFor(c.Author))
 	return nil
 }
 
@@ -236,9 +251,10 @@ func (s *Server) HideComment(id int64, hidden bool) error {
 	return nil
 }
 
-func (s *Server) editComment(c *comment, body string) {
+func (s *Server) editComment(c *comment, body string, by *user) {
 	if c.Body != body {
 		c.Body, c.UpdatedAt = body, s.now()
+		c.Edited = Edited{Editor: by.Login, LastEditedAt: c.UpdatedAt}
 		c.issue.touch(c.UpdatedAt)
 	}
 }
@@ -403,6 +419,10 @@ func (r *repo) association(login string) string {
 	}
 	return None
 }
+
+func (c *call) mayWrite() bool { return c.repo.mayWrite(c.user) }
+
+func (c *call) mayRead(r *repo) bool { return r.mayRead(c.user) }
 
 func (r *repo) mayWrite(u *user) bool {
 	return u != nil && slices.Contains([]string{Owner, Member, Collaborator}, r.association(u.Login))

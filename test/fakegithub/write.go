@@ -29,7 +29,7 @@ func (c *call) commentBody() (string, error) {
 }
 
 func (c *call) createComment(is *issue) (reply, error) {
-	if is.Locked && !c.repo.mayWrite(c.user) {
+	if is.Locked && !c.mayWrite() {
 		return reply{}, &problem{status: http.StatusForbidden, message: "Unable to create comment because issue is locked."}
 	}
 	body, err := c.commentBody()
@@ -42,7 +42,7 @@ func (c *call) createComment(is *issue) (reply, error) {
 
 // mayChange allows a thing's author and whoever may write to the repository.
 func (c *call) mayChange(author string) error {
-	if c.user.Login == author || c.repo.mayWrite(c.user) {
+	if c.user.Login == author || c.mayWrite() {
 		return nil
 	}
 	return &problem{status: http.StatusForbidden, message: "Must have admin rights to Repository."}
@@ -56,7 +56,7 @@ func (c *call) patchComment(n *comment) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	c.s.editComment(n, body)
+	c.s.editComment(n, body, c.user)
 	return c.ok(c.comment(n))
 }
 
@@ -112,7 +112,7 @@ func (c *call) createIssue() (reply, error) {
 	if err := checkBody("Issue", made.Body); err != nil {
 		return reply{}, err
 	}
-	if c.repo.mayWrite(c.user) { // others' labels and assignees are dropped without a word
+	if c.mayWrite() { // others' labels and assignees are dropped without a word
 		if in.Labels != nil {
 			made.Labels = *in.Labels
 		}
@@ -149,10 +149,10 @@ func (c *call) patchIssue(is *issue) (reply, error) {
 		}
 	}
 	edit := IssueEdit{Title: in.Title, Body: in.Body, State: in.State, StateReason: in.StateReason}
-	if in.Labels != nil && c.repo.mayWrite(c.user) {
+	if in.Labels != nil && c.mayWrite() {
 		edit.Labels = (*[]string)(in.Labels)
 	}
-	if in.Assignees != nil && c.repo.mayWrite(c.user) {
+	if in.Assignees != nil && c.mayWrite() {
 		edit.Assignees = in.Assignees
 	}
 	c.s.editIssue(is, c.user, edit)
@@ -160,7 +160,7 @@ func (c *call) patchIssue(is *issue) (reply, error) {
 }
 
 func (c *call) addLabels(is *issue) (reply, error) {
-	if !c.repo.mayWrite(c.user) {
+	if !c.mayWrite() {
 		return reply{}, &problem{status: http.StatusForbidden, message: "Must have admin rights to Repository."}
 	}
 	var in struct{ Labels labelList }
