@@ -80,7 +80,7 @@ func (s *Server) openPull(is *issue) {
 	}
 }
 
-// PushHead moves the head of a pull request to another commit, as a push to its branch does. It fails with fault.NotFound for what is no
+// PushHead moves the head of a pull request to another commit, as a push of its author to its branch does. It fails with fault.NotFound for what is no
 // pull request, and with fault.Conflict for one that is merged.
 func (s *Server) PushHead(owner, name string, number int, sha string) error {
 	s.mu.Lock()
@@ -92,14 +92,14 @@ func (s *Server) PushHead(owner, name string, number int, sha string) error {
 	if is.Pull.Merged {
 		return fault.Newf(fault.Conflict, "", "pull request %d of %s/%s is merged: a push does not reach it", number, owner, name)
 	}
-	s.pushHead(is, sha)
+	if before := is.Pull.HeadSHA; sha != before {
+		s.pushHead(is, sha)
+		s.issueEvent(is, s.userFor(is.Author), "synchronize", object{"before": before, "after": sha})
+	}
 	return nil
 }
 
 func (s *Server) pushHead(is *issue, sha string) {
-	if sha == is.Pull.HeadSHA {
-		return
-	}
 	is.Pull.HeadSHA, is.repo.commits[sha] = sha, true
 	if is.Pull.HeadRepo == "" {
 		is.repo.branches[is.Pull.Head] = sha

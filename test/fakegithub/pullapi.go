@@ -162,8 +162,11 @@ func (c *call) patchPull(is *issue) (reply, error) {
 		return reply{}, err
 	}
 	if in.Base != nil && *in.Base != is.Pull.Base {
+		before := is.Pull.Base
 		is.Pull.Base = *in.Base
 		is.touch(c.s.now())
+		c.s.issueEvent(is, c.user, "edited", object{"changes": object{"base": object{
+			"ref": object{"from": before}, "sha": object{"from": is.repo.branches[before]}}}})
 	}
 	return c.ok(c.pullAlone(is))
 }

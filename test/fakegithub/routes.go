@@ -17,7 +17,7 @@ type route struct {
 }
 
 // routes in the order in which they are tried; {x} matches one segment, {x...} one or more.
-var routes = slices.Concat(issueRoutes, reviewCommentRoutes, pullRoutes, reviewRoutes, checkRoutes, graphqlRoutes)
+var routes = slices.Concat(issueRoutes, reviewCommentRoutes, pullRoutes, reviewRoutes, checkRoutes, graphqlRoutes, hookRoutes)
 
 var issueRoutes = []route{
 	{"GET", "user", (*call).getUser},

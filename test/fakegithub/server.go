@@ -11,6 +11,7 @@
 package fakegithub
 
 import (
+	"context"
 	"io"
 	"maps"
 	"net/http"
@@ -34,6 +35,8 @@ const (
 	firstSuiteID          = 44_000_000_000
 	firstStatusID         = 38_000_000_000
 	firstRunID            = 17_000_000_000
+	firstHookID           = 480_000_000
+	firstDeliveryID       = 190_000_000_000
 	firstReactionID       = 250_000_000
 	firstLabelID          = 7_000_000_000
 	controlPrefix         = "/_fake/"
@@ -57,6 +60,8 @@ type Config struct {
 	AnonymousRateLimit int
 	// StrongETags leaves out the W/ before an ETag. GitHub sends weak ones.
 	StrongETags bool
+	// HookTimeout is how long the receiver of a webhook may take; 0 means 10 s ("Best practices for using webhooks": within 10 seconds).
+	HookTimeout time.Duration
 	// Now is the server's clock; nil means time.Now. Times are cut to the second, so several changes may share one.
 	Now func() time.Time
 }
@@ -77,6 +82,7 @@ type Server struct {
 	counts     map[string]*Count
 	faults     []*Fault
 	release    chan struct{}
+	hooks      hooks
 	lastUser   int64
 	lastRepo   int64
 	lastIssue  int64
@@ -103,6 +109,9 @@ func New(cfg Config) *Server {
 	if cfg.AnonymousRateLimit == 0 {
 		cfg.AnonymousRateLimit = defaultAnonymousRate
 	}
+	if cfg.HookTimeout == 0 {
+		cfg.HookTimeout = defaultHookTimeout
+	}
 	s := &Server{
 		cfg: cfg, tokens: map[string]*user{}, users: map[string]*user{}, repos: map[string]*repo{}, forks: map[string]*repo{},
 		comments: map[int64]*comment{}, reviews: map[int64]*review{}, inline: map[int64]*reviewComment{},
@@ -112,6 +121,8 @@ func New(cfg Config) *Server {
 		lastUser: firstUserID, lastRepo: firstRepoID, lastIssue: firstIssueID, lastNote: firstCommentID,
 		lastReact: firstReactionID, lastLabel: firstLabelID,
 	}
+	s.hooks = hooks{lastHook: firstHookID, lastMade: firstDeliveryID, base: "http://127.0.0.1", timeLimit: cfg.HookTimeout}
+	s.hooks.ctx, s.hooks.stop = context.WithCancel(context.Background())
 	s.addTokens(cfg.Tokens)
 	return s
 }
@@ -123,8 +134,12 @@ func (s *Server) addTokens(tokens map[string]string) {
 	}
 }
 
-// Close lets every hanging request go, by cutting its connection, and forgets the faults. The server can still be used.
-func (s *Server) Close() { s.ClearFaults() }
+// Close lets every hanging request go, by cutting its connection, and forgets the faults. It ends the sending of webhooks, and waits for
+// that. The server can still be used, but sends nothing any more.
+func (s *Server) Close() {
+	s.ClearFaults()
+	s.closeHooks()
+}
 
 // ServeHTTP answers the API, the pages for people and the control requests under /_fake/.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -114,6 +114,7 @@ func (s *Server) addIssue(r *repo, is Issue) (*issue, error) {
 		s.react(&made.Reactions, s.userFor(re.User), re.Content)
 	}
 	r.issues = slices.Insert(r.issues, at, made)
+	s.openedEvents(made, s.userFor(made.Author))
 	for _, c := range is.Comments {
 		s.addComment(made, c)
 	}
@@ -142,64 +143,8 @@ func (s *Server) addComment(is *issue, c Comment) *comment {
 	is.comments = append(is.comments, made)
 	s.comments[made.ID] = made
 	is.touch(made.UpdatedAt)
+	s.commentEvent(made, s.userFor(made.Author), "created", nil)
 	return made
-}
-
-// EditIssue changes an issue as a login. It fails with fault.NotFound for an unknown repository or issue.
-func (s *Server) EditIssue(owner, name string, number int, by string, e IssueEdit) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	is, err := s.findIssue(owner, name, number)
-	if err != nil {
-		return err
-	}
-	s.editIssue(is, s.userFor(by), e)
-	return nil
-}
-
-// editIssue moves updated_at only when something changed, as GitHub does.
-func (s *Server) editIssue(is *issue, by *user, e IssueEdit) {
-	now, changed := s.now(), false
-	set := func(field, value *string) {
-		if value != nil && *field != *value {
-			*field, changed = *value, true
-		}
-	}
-	set(&is.Title, e.Title)
-	if e.Body != nil && *e.Body != is.Body {
-		is.Edited = Edited{Editor: by.Login, LastEditedAt: now} // of the text: a new title is none
-	}
-	set(&is.Body, e.Body)
-	if e.State != nil && *e.State != is.State {
-		is.State, changed = *e.State, true
-		if is.State == "closed" {
-			is.StateReason, is.ClosedAt, is.ClosedBy = "completed", now, by.Login
-		} else {
-			is.StateReason, is.ClosedAt, is.ClosedBy = "reopened", time.Time{}, ""
-		}
-	}
-	if e.State != nil {
-		set(&is.StateReason, e.StateReason)
-	}
-	if e.Locked != nil && *e.Locked != is.Locked {
-		is.Locked, changed = *e.Locked, true
-	}
-	if e.Labels != nil {
-		if names := s.labelNames(is.repo, *e.Labels); !slices.Equal(names, is.Labels) {
-			is.Labels, changed = names, true
-		}
-	}
-	if e.Assignees != nil {
-		if logins := s.logins(*e.Assignees); !slices.Equal(logins, is.Assignees) {
-			is.Assignees, changed = logins, true
-		}
-	}
-	if e.Draft != nil && is.Pull != nil && *e.Draft != is.Pull.Draft {
-		is.Pull.Draft, changed = *e.Draft, true
-	}
-	if changed {
-		is.touch(now)
-	}
 }
 
 // EditComment replaces a comment's text, as its author. It fails with fault.NotFound.
@@ -252,14 +197,17 @@ func (s *Server) HideComment(id int64, hidden bool) error {
 }
 
 func (s *Server) editComment(c *comment, body string, by *user) {
-	if c.Body != body {
-		c.Body, c.UpdatedAt = body, s.now()
-		c.Edited = Edited{Editor: by.Login, LastEditedAt: c.UpdatedAt}
-		c.issue.touch(c.UpdatedAt)
+	if c.Body == body {
+		return
 	}
+	before := c.Body
+	c.Body, c.UpdatedAt = body, s.now()
+	c.Edited = Edited{Editor: by.Login, LastEditedAt: c.UpdatedAt}
+	c.issue.touch(c.UpdatedAt)
+	s.commentEvent(c, by, "edited", bodyWas(before))
 }
 
-// DeleteComment removes a comment for good. It fails with fault.NotFound.
+// DeleteComment removes a comment for good, as its author. It fails with fault.NotFound.
 func (s *Server) DeleteComment(id int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,14 +215,15 @@ func (s *Server) DeleteComment(id int64) error {
 	if c == nil {
 		return fault.Newf(fault.NotFound, "", "there is no comment %d", id)
 	}
-	s.deleteComment(c)
+	s.deleteComment(c, s.userFor(c.Author))
 	return nil
 }
 
-func (s *Server) deleteComment(c *comment) {
+func (s *Server) deleteComment(c *comment, by *user) {
 	delete(s.comments, c.ID)
 	c.issue.comments = slices.DeleteFunc(c.issue.comments, func(other *comment) bool { return other == c })
 	c.issue.touch(s.now())
+	s.commentEvent(c, by, "deleted", nil)
 }
 
 // Issue returns a copy of an issue with its comments. It fails with fault.NotFound.

@@ -64,7 +64,7 @@ func (c *call) deleteComment(n *comment) (reply, error) {
 	if err := c.mayChange(n.Author); err != nil {
 		return reply{}, err
 	}
-	c.s.deleteComment(n)
+	c.s.deleteComment(n, c.user)
 	return reply{status: http.StatusNoContent}, nil
 }
 
