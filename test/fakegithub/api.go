@@ -21,8 +21,11 @@ type call struct {
 	vars     map[string]string
 	user     *user  // nil without a token
 	resource string // which rate limit it is charged to
-	repo     *repo
-	rest     string // the path below the repository
+	// installation is whose token it is, app whose JWT.
+	installation *installation
+	app          *app
+	repo         *repo
+	rest         string // the path below the repository
 }
 
 // reply is what a handler gives back: a status, a value to be sent as JSON (nil for none) and a Link header.
@@ -115,17 +118,37 @@ func (s *Server) byName(segments []string) []string {
 	if segments[0] != "repositories" || len(segments) < 2 {
 		return segments
 	}
-	for _, r := range s.repos {
-		if strconv.FormatInt(r.id, 10) == segments[1] {
-			return append([]string{"repos", r.Owner, r.Name}, segments[2:]...)
-		}
+	if r := s.repoByID(segments[1]); r != nil {
+		return append([]string{"repos", r.Owner, r.Name}, segments[2:]...)
 	}
 	return segments
 }
 
+func (s *Server) repoByID(id string) *repo {
+	for _, r := range s.repos {
+		if strconv.FormatInt(r.id, 10) == id {
+			return r
+		}
+	}
+	return nil
+}
+
+// wantsJWT are the requests that an app makes as itself; they know no tokens.
+func wantsJWT(segments []string) bool {
+	return segments[0] == "app" || isRepoInstallation(segments)
+}
+
+func isRepoInstallation(segments []string) bool {
+	return len(segments) == 4 && segments[0] == "repos" && segments[3] == "installation"
+}
+
 // answer authenticates, counts against the rate limit, handles and settles the conditional request.
 func (s *Server) answer(c *call, segments []string, count *Count) answer {
-	err := c.authenticate()
+	authenticate := c.authenticate
+	if wantsJWT(segments) {
+		authenticate = c.authenticateApp
+	}
+	err := authenticate()
 	bucket := s.rate(c.rateKey(c.resource))
 	free := segments[0] == "rate_limit"
 	if err == nil && !free && bucket.used >= bucket.limit {
@@ -222,7 +245,10 @@ func (c *call) authenticate() error {
 	}
 	scheme, token, _ := strings.Cut(header, " ")
 	if strings.EqualFold(scheme, "bearer") || strings.EqualFold(scheme, "token") {
-		c.user = c.s.tokens[strings.TrimSpace(token)]
+		// "REST: Create an installation access token for an app": it expires one hour from the time it was made.
+		if g := c.s.tokens[strings.TrimSpace(token)]; g != nil && (g.expires.IsZero() || c.s.now().Before(g.expires)) {
+			c.user, c.installation = g.user, g.installation
+		}
 	}
 	if c.user == nil {
 		return &problem{status: http.StatusUnauthorized, message: "Bad credentials"}

@@ -49,7 +49,8 @@ type Delivery struct {
 
 type hook struct {
 	Hook
-	repo *repo // nil for the hook of an app
+	repo *repo // either the repository that it belongs to, or the app
+	app  *app
 }
 
 type delivery struct {
@@ -82,14 +83,14 @@ func (s *Server) AddHook(owner, name string, h Hook) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	made, err := s.addHook(r, r.owner, h)
+	made, err := s.addHook(r, nil, r.owner, h)
 	if err != nil {
 		return 0, err
 	}
 	return made.ID, nil
 }
 
-func (s *Server) addHook(r *repo, by *user, h Hook) (*hook, error) {
+func (s *Server) addHook(r *repo, a *app, by *user, h Hook) (*hook, error) {
 	if to, err := url.Parse(h.URL); err != nil || to.Host == "" {
 		return nil, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "a hook needs an address such as http://127.0.0.1:1/, not %q", h.URL)
 	}
@@ -97,7 +98,7 @@ func (s *Server) addHook(r *repo, by *user, h Hook) (*hook, error) {
 		h.Events = []string{"*"}
 	}
 	s.hooks.lastHook++
-	made := &hook{Hook: h, repo: r}
+	made := &hook{Hook: h, repo: r, app: a}
 	made.ID, made.Events = s.hooks.lastHook, slices.Clone(h.Events)
 	s.hooks.all = append(s.hooks.all, made)
 	s.ping(made, by)
@@ -241,7 +242,12 @@ func (s *Server) ping(h *hook, by *user) {
 func (s *Server) emit(r *repo, by *user, event, action string, fill func(*call) object) {
 	var payload object
 	for _, h := range s.hooks.all {
-		if !h.wants(event) || h.repo != r {
+		// Only an app's hook tells of an installation ("Webhook payload object common properties": installation).
+		var on *installation
+		if h.app != nil {
+			on = h.app.on(r.Owner)
+		}
+		if !h.wants(event) || h.repo != r && on == nil {
 			continue
 		}
 		if payload == nil {
@@ -255,7 +261,11 @@ func (s *Server) emit(r *repo, by *user, event, action string, fill func(*call) 
 				payload["action"] = action
 			}
 		}
-		s.deliver(h, event, action, maps.Clone(payload))
+		sent := maps.Clone(payload)
+		if on != nil {
+			sent["installation"] = object{"id": on.id, "node_id": nodeID("IN", on.id)}
+		}
+		s.deliver(h, event, action, sent)
 	}
 }
 

@@ -79,7 +79,7 @@ func (c *call) createHook() (reply, error) {
 	if len(in.Events) == 0 {
 		in.Events = []string{"push"}
 	}
-	made, err := c.s.addHook(c.repo, c.user, Hook{URL: in.Config.URL, Secret: in.Config.Secret, Events: in.Events, Form: in.Config.ContentType != "json"})
+	made, err := c.s.addHook(c.repo, nil, c.user, Hook{URL: in.Config.URL, Secret: in.Config.Secret, Events: in.Events, Form: in.Config.ContentType != "json"})
 	if err != nil {
 		return reply{}, invalid("Hook", "url", "invalid", "url must be an address")
 	}

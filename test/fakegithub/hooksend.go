@@ -85,6 +85,10 @@ func headersOf(h *hook, d Delivery) map[string]string {
 		out["X-GitHub-Hook-Installation-Target-Type"] = "repository"
 		out["X-GitHub-Hook-Installation-Target-ID"] = strconv.FormatInt(h.repo.id, 10)
 	}
+	if h.app != nil {
+		out["X-GitHub-Hook-Installation-Target-Type"] = "integration"
+		out["X-GitHub-Hook-Installation-Target-ID"] = strconv.FormatInt(h.app.ID, 10)
+	}
 	if h.Secret != "" {
 		out["X-Hub-Signature"] = "sha1=" + signature(sha1.New, h.Secret, d.Body)
 		out["X-Hub-Signature-256"] = "sha256=" + signature(sha256.New, h.Secret, d.Body)

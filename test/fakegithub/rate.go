@@ -36,7 +36,14 @@ func (s *Server) rate(key rateKey) *rate {
 }
 
 func (c *call) rateKey(resource string) rateKey {
-	return rateKey{user: c.user, resource: resource}
+	key := rateKey{user: c.user, resource: resource}
+	switch {
+	case c.installation != nil:
+		key.installation = c.installation.id
+	case c.app != nil:
+		key.user = c.app.bot // what an app does as itself counts apart from its installations
+	}
+	return key
 }
 
 func (b *rate) value() object {

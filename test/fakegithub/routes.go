@@ -17,7 +17,7 @@ type route struct {
 }
 
 // routes in the order in which they are tried; {x} matches one segment, {x...} one or more.
-var routes = slices.Concat(issueRoutes, reviewCommentRoutes, pullRoutes, reviewRoutes, checkRoutes, graphqlRoutes, hookRoutes)
+var routes = slices.Concat(issueRoutes, reviewCommentRoutes, pullRoutes, reviewRoutes, checkRoutes, graphqlRoutes, hookRoutes, appRoutes)
 
 var issueRoutes = []route{
 	{"GET", "user", (*call).getUser},
@@ -53,6 +53,9 @@ func (s *Server) dispatch(c *call, segments []string) (reply, error) {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
+	if isRepoInstallation(segments) && method == http.MethodGet {
+		return c.repoInstallation(segments[1], segments[2])
+	}
 	for _, route := range routes {
 		vars, ok := match(route.pattern, segments)
 		if !ok || route.method != method {
@@ -67,7 +70,7 @@ func (s *Server) dispatch(c *call, segments []string) (reply, error) {
 			}
 			c.rest = strings.Join(segments[3:], "/")
 		}
-		if method != http.MethodGet && c.user == nil {
+		if method != http.MethodGet && c.user == nil && !wantsJWT(segments) {
 			if c.resource == resourceGraphQL {
 				return reply{}, &problem{status: http.StatusUnauthorized, message: "This endpoint requires you to be authenticated."}
 			}
@@ -135,6 +138,9 @@ func (c *call) decode(into any) error {
 func (c *call) getUser() (reply, error) {
 	if c.user == nil {
 		return reply{}, &problem{status: http.StatusUnauthorized, message: "Requires authentication"}
+	}
+	if c.installation != nil { // "REST: Get the authenticated user" is not for installation tokens
+		return reply{}, &problem{status: http.StatusForbidden, message: "Resource not accessible by integration"}
 	}
 	return c.ok(c.account(c.user.Login))
 }

@@ -71,7 +71,7 @@ type Server struct {
 	cfg Config
 
 	mu         sync.Mutex
-	tokens     map[string]*user
+	tokens     map[string]*grant
 	users      map[string]*user
 	repos      map[string]*repo
 	forks      map[string]*repo // that only a head of a pull request names
@@ -82,6 +82,7 @@ type Server struct {
 	counts     map[string]*Count
 	faults     []*Fault
 	release    chan struct{}
+	apps       []*app
 	hooks      hooks
 	lastUser   int64
 	lastRepo   int64
@@ -113,7 +114,7 @@ func New(cfg Config) *Server {
 		cfg.HookTimeout = defaultHookTimeout
 	}
 	s := &Server{
-		cfg: cfg, tokens: map[string]*user{}, users: map[string]*user{}, repos: map[string]*repo{}, forks: map[string]*repo{},
+		cfg: cfg, tokens: map[string]*grant{}, users: map[string]*user{}, repos: map[string]*repo{}, forks: map[string]*repo{},
 		comments: map[int64]*comment{}, reviews: map[int64]*review{}, inline: map[int64]*reviewComment{},
 		lastReview: firstReviewID, lastInline: firstInlineID,
 		lastCheck: firstCheckID, lastSuite: firstSuiteID, lastStatus: firstStatusID, lastRun: firstRunID,
@@ -130,7 +131,7 @@ func New(cfg Config) *Server {
 // addTokens goes by the order of tokens, so that the same start gives the same user ids.
 func (s *Server) addTokens(tokens map[string]string) {
 	for _, token := range slices.Sorted(maps.Keys(tokens)) {
-		s.tokens[token] = s.userFor(tokens[token])
+		s.tokens[token] = &grant{user: s.userFor(tokens[token])}
 	}
 }
 
@@ -169,7 +170,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // apiRoots are the first segments that belong to the API, the parts that are not here included: they get a 404 in JSON.
 var apiRoots = map[string]bool{
 	"repos": true, "repositories": true, "user": true, "rate_limit": true,
-	"users": true, "orgs": true, "search": true, "graphql": true, "app": true, "notifications": true,
+	"users": true, "orgs": true, "search": true, "graphql": true, "app": true, "installation": true, "notifications": true,
 }
 
 // now is the server's clock in GitHub's resolution of one second.

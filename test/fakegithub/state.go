@@ -22,7 +22,7 @@ func (s *Server) AddUser(u User) {
 func (s *Server) AddToken(token, login string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tokens[token] = s.userFor(login)
+	s.tokens[token] = &grant{user: s.userFor(login)}
 }
 
 // RemoveToken has a token refused from now on.
@@ -369,9 +369,21 @@ func (r *repo) association(login string) string {
 	return None
 }
 
-func (c *call) mayWrite() bool { return c.repo.mayWrite(c.user) }
+// mayWrite asks the installation where there is one: an app has no association with a repository.
+func (c *call) mayWrite() bool {
+	if c.installation != nil {
+		return c.installation.covers(c.repo)
+	}
+	return c.repo.mayWrite(c.user)
+}
 
-func (c *call) mayRead(r *repo) bool { return r.mayRead(c.user) }
+// mayRead is narrower than GitHub for an installation, which there also sees what is public: nothing should depend on that.
+func (c *call) mayRead(r *repo) bool {
+	if c.installation != nil {
+		return c.installation.covers(r)
+	}
+	return r.mayRead(c.user)
+}
 
 func (r *repo) mayWrite(u *user) bool {
 	return u != nil && slices.Contains([]string{Owner, Member, Collaborator}, r.association(u.Login))

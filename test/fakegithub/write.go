@@ -36,8 +36,16 @@ func (c *call) createComment(is *issue) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	n := c.s.addComment(is, Comment{Author: c.user.Login, Body: body})
+	n := c.s.addComment(is, Comment{Author: c.user.Login, Body: body, App: c.via()})
 	return reply{status: http.StatusCreated, value: c.comment(n)}, nil
+}
+
+// via is the slug of the app that acts, for performed_via_github_app.
+func (c *call) via() string {
+	if c.installation == nil {
+		return ""
+	}
+	return c.installation.app.Slug
 }
 
 // mayChange allows a thing's author and whoever may write to the repository.
