@@ -8,6 +8,7 @@ require (
 	connectrpc.com/otelconnect v0.12.0
 	github.com/coder/websocket v1.8.15
 	github.com/exaring/otelpgx v0.13.0
+	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-github/v90 v90.0.0
 	github.com/google/uuid v1.6.0

@@ -115,7 +115,7 @@ func (f *Fault) apply(s *Server, c *call, truth answer) answer {
 	}
 	a := answer{header: s.baseHeader()}
 	if f.Kind != KindBadGateway {
-		s.rate(c.user).head(a.header)
+		s.rate(c.rateKey(c.resource)).head(a.header)
 	}
 	p := &problem{status: f.Status, message: http.StatusText(f.Status)}
 	switch f.Kind {

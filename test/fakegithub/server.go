@@ -11,6 +11,7 @@
 package fakegithub
 
 import (
+	"context"
 	"io"
 	"maps"
 	"net/http"
@@ -28,10 +29,19 @@ const (
 	firstRepoID           = 500_000
 	firstIssueID          = 2_400_000_000
 	firstCommentID        = 3_100_000_000 // beyond 32 bits, as GitHub's are
+	firstReviewID         = 2_900_000_000
+	firstInlineID         = 2_200_000_000
+	firstCheckID          = 51_000_000_000
+	firstSuiteID          = 44_000_000_000
+	firstStatusID         = 38_000_000_000
+	firstRunID            = 17_000_000_000
+	firstHookID           = 480_000_000
+	firstDeliveryID       = 190_000_000_000
 	firstReactionID       = 250_000_000
 	firstLabelID          = 7_000_000_000
 	controlPrefix         = "/_fake/"
 	enterprisePrefix      = "/api/v3"
+	enterpriseGraphQL     = "/api/graphql"
 	rateWindow            = time.Hour
 	loginBotSuffix        = "[bot]"
 	contentTypeJSON       = "application/json; charset=utf-8"
@@ -50,6 +60,8 @@ type Config struct {
 	AnonymousRateLimit int
 	// StrongETags leaves out the W/ before an ETag. GitHub sends weak ones.
 	StrongETags bool
+	// HookTimeout is how long the receiver of a webhook may take; 0 means 10 s ("Best practices for using webhooks": within 10 seconds).
+	HookTimeout time.Duration
 	// Now is the server's clock; nil means time.Now. Times are cut to the second, so several changes may share one.
 	Now func() time.Time
 }
@@ -59,19 +71,30 @@ type Server struct {
 	cfg Config
 
 	mu         sync.Mutex
-	tokens     map[string]*user
+	tokens     map[string]*grant
 	users      map[string]*user
 	repos      map[string]*repo
+	forks      map[string]*repo // that only a head of a pull request names
 	comments   map[int64]*comment
-	rates      map[*user]*rate
+	reviews    map[int64]*review
+	inline     map[int64]*reviewComment
+	rates      map[rateKey]*rate
 	counts     map[string]*Count
 	faults     []*Fault
 	release    chan struct{}
+	apps       []*app
+	hooks      hooks
 	lastUser   int64
 	lastRepo   int64
 	lastIssue  int64
 	lastNote   int64
+	lastReview int64
+	lastInline int64
 	lastReact  int64
+	lastCheck  int64
+	lastSuite  int64
+	lastStatus int64
+	lastRun    int64
 	lastLabel  int64
 	requestSeq int64
 }
@@ -87,12 +110,20 @@ func New(cfg Config) *Server {
 	if cfg.AnonymousRateLimit == 0 {
 		cfg.AnonymousRateLimit = defaultAnonymousRate
 	}
+	if cfg.HookTimeout == 0 {
+		cfg.HookTimeout = defaultHookTimeout
+	}
 	s := &Server{
-		cfg: cfg, tokens: map[string]*user{}, users: map[string]*user{}, repos: map[string]*repo{},
-		comments: map[int64]*comment{}, rates: map[*user]*rate{}, counts: map[string]*Count{}, release: make(chan struct{}),
+		cfg: cfg, tokens: map[string]*grant{}, users: map[string]*user{}, repos: map[string]*repo{}, forks: map[string]*repo{},
+		comments: map[int64]*comment{}, reviews: map[int64]*review{}, inline: map[int64]*reviewComment{},
+		lastReview: firstReviewID, lastInline: firstInlineID,
+		lastCheck: firstCheckID, lastSuite: firstSuiteID, lastStatus: firstStatusID, lastRun: firstRunID,
+		rates: map[rateKey]*rate{}, counts: map[string]*Count{}, release: make(chan struct{}),
 		lastUser: firstUserID, lastRepo: firstRepoID, lastIssue: firstIssueID, lastNote: firstCommentID,
 		lastReact: firstReactionID, lastLabel: firstLabelID,
 	}
+	s.hooks = hooks{lastHook: firstHookID, lastMade: firstDeliveryID, base: "http://127.0.0.1", timeLimit: cfg.HookTimeout}
+	s.hooks.ctx, s.hooks.stop = context.WithCancel(context.Background())
 	s.addTokens(cfg.Tokens)
 	return s
 }
@@ -100,12 +131,16 @@ func New(cfg Config) *Server {
 // addTokens goes by the order of tokens, so that the same start gives the same user ids.
 func (s *Server) addTokens(tokens map[string]string) {
 	for _, token := range slices.Sorted(maps.Keys(tokens)) {
-		s.tokens[token] = s.userFor(tokens[token])
+		s.tokens[token] = &grant{user: s.userFor(tokens[token])}
 	}
 }
 
-// Close lets every hanging request go, by cutting its connection, and forgets the faults. The server can still be used.
-func (s *Server) Close() { s.ClearFaults() }
+// Close lets every hanging request go, by cutting its connection, and forgets the faults. It ends the sending of webhooks, and waits for
+// that. The server can still be used, but sends nothing any more.
+func (s *Server) Close() {
+	s.ClearFaults()
+	s.closeHooks()
+}
 
 // ServeHTTP answers the API, the pages for people and the control requests under /_fake/.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -117,6 +152,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if strings.HasPrefix(r.URL.Path, controlPrefix) {
 		s.serveControl(w, r, body)
+		return
+	}
+	if r.URL.Path == enterpriseGraphQL {
+		s.serveAPI(w, r, []string{"graphql"}, true, body)
 		return
 	}
 	path, enterprise := strings.CutPrefix(r.URL.Path, enterprisePrefix+"/")
@@ -131,7 +170,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // apiRoots are the first segments that belong to the API, the parts that are not here included: they get a 404 in JSON.
 var apiRoots = map[string]bool{
 	"repos": true, "repositories": true, "user": true, "rate_limit": true,
-	"users": true, "orgs": true, "search": true, "graphql": true, "app": true, "notifications": true,
+	"users": true, "orgs": true, "search": true, "graphql": true, "app": true, "installation": true, "notifications": true,
 }
 
 // now is the server's clock in GitHub's resolution of one second.

@@ -22,7 +22,7 @@ func (s *Server) AddUser(u User) {
 func (s *Server) AddToken(token, login string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tokens[token] = s.userFor(login)
+	s.tokens[token] = &grant{user: s.userFor(login)}
 }
 
 // RemoveToken has a token refused from now on.
@@ -48,7 +48,12 @@ func (s *Server) addRepo(r Repo) error {
 		return fault.Newf(fault.AlreadyExists, "", "there already is a repository %s/%s", r.Owner, r.Name)
 	}
 	s.lastRepo++
-	made := &repo{Repo: r, id: s.lastRepo, owner: s.userFor(r.Owner), created: s.now(), labels: map[string]*label{}}
+	made := &repo{Repo: r, id: s.lastRepo, owner: s.userFor(r.Owner), created: s.now(), labels: map[string]*label{}, branches: map[string]string{},
+		commits: map[string]bool{}}
+	for _, branch := range append([]string{defaultBranch}, r.Branches...) {
+		made.branches[branch] = shaOf(r.Owner, r.Name, branch)
+	}
+	made.Branches, made.CheckRuns, made.Statuses, made.WorkflowRuns = nil, nil, nil, nil
 	made.Associations, made.Issues = map[string]string{strings.ToLower(r.Owner): Owner}, nil
 	for login, association := range r.Associations {
 		made.Associations[strings.ToLower(login)] = association
@@ -59,7 +64,7 @@ func (s *Server) addRepo(r Repo) error {
 			return err
 		}
 	}
-	return nil
+	return s.loadChecks(made, r)
 }
 
 // AddIssue adds an issue with its comments, and returns its number. It fails with fault.NotFound for an unknown repository and
@@ -95,21 +100,25 @@ func (s *Server) addIssue(r *repo, is Issue) (*issue, error) {
 	}
 	s.lastIssue++
 	made := &issue{Issue: is, repo: r}
-	made.ID, made.Comments, made.Reactions, made.Labels = s.lastIssue, nil, nil, nil
+	made.ID, made.Comments, made.Reactions, made.Labels, made.Assignees = s.lastIssue, nil, nil, nil, nil
 	made.Author = s.authorFor(r, is.Author)
 	made.CreatedAt, made.UpdatedAt = s.times(is.CreatedAt, is.UpdatedAt)
 	if made.State == "closed" && made.ClosedAt.IsZero() {
 		made.ClosedAt = made.UpdatedAt
 	}
-	made.Labels = s.labelNames(r, is.Labels)
+	made.Labels, made.Assignees = s.labelNames(r, is.Labels), s.logins(is.Assignees)
+	if is.Pull != nil || is.PullRequest {
+		s.openPull(made)
+	}
 	for _, re := range is.Reactions {
 		s.react(&made.Reactions, s.userFor(re.User), re.Content)
 	}
 	r.issues = slices.Insert(r.issues, at, made)
+	s.openedEvents(made, s.userFor(made.Author))
 	for _, c := range is.Comments {
 		s.addComment(made, c)
 	}
-	return made, nil
+	return made, s.loadReviews(made, is.Pull)
 }
 
 // AddComment adds a comment, and returns its id. It fails with fault.NotFound for an unknown repository or issue.
@@ -134,56 +143,11 @@ func (s *Server) addComment(is *issue, c Comment) *comment {
 	is.comments = append(is.comments, made)
 	s.comments[made.ID] = made
 	is.touch(made.UpdatedAt)
+	s.commentEvent(made, s.userFor(made.Author), "created", nil)
 	return made
 }
 
-// EditIssue changes an issue as a login. It fails with fault.NotFound for an unknown repository or issue.
-func (s *Server) EditIssue(owner, name string, number int, by string, e IssueEdit) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	is, err := s.findIssue(owner, name, number)
-	if err != nil {
-		return err
-	}
-	s.editIssue(is, s.userFor(by), e)
-	return nil
-}
-
-// editIssue moves updated_at only when something changed, as GitHub does.
-func (s *Server) editIssue(is *issue, by *user, e IssueEdit) {
-	now, changed := s.now(), false
-	set := func(field, value *string) {
-		if value != nil && *field != *value {
-			*field, changed = *value, true
-		}
-	}
-	set(&is.Title, e.Title)
-	set(&is.Body, e.Body)
-	if e.State != nil && *e.State != is.State {
-		is.State, changed = *e.State, true
-		if is.State == "closed" {
-			is.StateReason, is.ClosedAt, is.ClosedBy = "completed", now, by.Login
-		} else {
-			is.StateReason, is.ClosedAt, is.ClosedBy = "reopened", time.Time{}, ""
-		}
-	}
-	if e.State != nil {
-		set(&is.StateReason, e.StateReason)
-	}
-	if e.Locked != nil && *e.Locked != is.Locked {
-		is.Locked, changed = *e.Locked, true
-	}
-	if e.Labels != nil {
-		if names := s.labelNames(is.repo, *e.Labels); !slices.Equal(names, is.Labels) {
-			is.Labels, changed = names, true
-		}
-	}
-	if changed {
-		is.touch(now)
-	}
-}
-
-// EditComment replaces a comment's text. It fails with fault.NotFound.
+// EditComment replaces a comment's text, as its author. It fails with fault.NotFound.
 func (s *Server) EditComment(id int64, body string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +155,19 @@ func (s *Server) EditComment(id int64, body string) error {
 	if c == nil {
 		return fault.Newf(fault.NotFound, "", "there is no comment %d", id)
 	}
-	s.editComment(c, body)
+	s.editComment(c, body, s.userFor(c.Author))
+	return nil
+}
+
+// EditCommentBy replaces a comment's text as a login. It fails with fault.NotFound.
+func (s *Server) EditCommentBy(id int64, body, login string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.comments[id]
+	if c == nil {
+		return fault.Newf(fault.NotFound, "", "there is no comment %d", id)
+	}
+	s.editComment(c, body, s.userFor(login))
 	return nil
 }
 
@@ -204,7 +180,7 @@ func (s *Server) EditCommentVia(id int64, body, app string) error {
 		return fault.Newf(fault.NotFound, "", "there is no comment %d", id)
 	}
 	c.App = app
-	s.editComment(c, body)
+	s.editComment(c, body, s.userFor(c.Author))
 	return nil
 }
 
@@ -220,14 +196,18 @@ func (s *Server) HideComment(id int64, hidden bool) error {
 	return nil
 }
 
-func (s *Server) editComment(c *comment, body string) {
-	if c.Body != body {
-		c.Body, c.UpdatedAt = body, s.now()
-		c.issue.touch(c.UpdatedAt)
+func (s *Server) editComment(c *comment, body string, by *user) {
+	if c.Body == body {
+		return
 	}
+	before := c.Body
+	c.Body, c.UpdatedAt = body, s.now()
+	c.Edited = Edited{Editor: by.Login, LastEditedAt: c.UpdatedAt}
+	c.issue.touch(c.UpdatedAt)
+	s.commentEvent(c, by, "edited", bodyWas(before))
 }
 
-// DeleteComment removes a comment for good. It fails with fault.NotFound.
+// DeleteComment removes a comment for good, as its author. It fails with fault.NotFound.
 func (s *Server) DeleteComment(id int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,14 +215,15 @@ func (s *Server) DeleteComment(id int64) error {
 	if c == nil {
 		return fault.Newf(fault.NotFound, "", "there is no comment %d", id)
 	}
-	s.deleteComment(c)
+	s.deleteComment(c, s.userFor(c.Author))
 	return nil
 }
 
-func (s *Server) deleteComment(c *comment) {
+func (s *Server) deleteComment(c *comment, by *user) {
 	delete(s.comments, c.ID)
 	c.issue.comments = slices.DeleteFunc(c.issue.comments, func(other *comment) bool { return other == c })
 	c.issue.touch(s.now())
+	s.commentEvent(c, by, "deleted", nil)
 }
 
 // Issue returns a copy of an issue with its comments. It fails with fault.NotFound.
@@ -258,7 +239,15 @@ func (s *Server) Issue(owner, name string, number int) (Issue, error) {
 
 func (is *issue) snapshot() Issue {
 	out := is.Issue
-	out.Labels, out.Reactions = slices.Clone(is.Labels), slices.Clone(is.Reactions)
+	out.Labels, out.Reactions, out.Assignees = slices.Clone(is.Labels), slices.Clone(is.Reactions), slices.Clone(is.Assignees)
+	if is.Pull != nil {
+		pull := *is.Pull
+		pull.Closes = slices.Clone(is.Pull.Closes)
+		for _, rv := range is.reviews {
+			pull.Reviews = append(pull.Reviews, rv.snapshot())
+		}
+		out.Pull = &pull
+	}
 	for _, c := range is.comments {
 		note := c.Comment
 		note.Reactions = slices.Clone(c.Reactions)
@@ -299,6 +288,17 @@ func (s *Server) labelNames(r *repo, names []string) []string {
 		}
 		if !slices.Contains(out, known.name) {
 			out = append(out, known.name)
+		}
+	}
+	return out
+}
+
+// logins gives each login the spelling of its account, and drops repetitions.
+func (s *Server) logins(names []string) []string {
+	var out []string
+	for _, name := range names {
+		if login := s.userFor(name).Login; !slices.Contains(out, login) {
+			out = append(out, login)
 		}
 	}
 	return out
@@ -367,6 +367,22 @@ func (r *repo) association(login string) string {
 		return a
 	}
 	return None
+}
+
+// mayWrite asks the installation where there is one: an app has no association with a repository.
+func (c *call) mayWrite() bool {
+	if c.installation != nil {
+		return c.installation.covers(c.repo)
+	}
+	return c.repo.mayWrite(c.user)
+}
+
+// mayRead is narrower than GitHub for an installation, which there also sees what is public: nothing should depend on that.
+func (c *call) mayRead(r *repo) bool {
+	if c.installation != nil {
+		return c.installation.covers(r)
+	}
+	return r.mayRead(c.user)
 }
 
 func (r *repo) mayWrite(u *user) bool {
