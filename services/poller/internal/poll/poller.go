@@ -146,7 +146,7 @@ func (p *Poller) Look(ctx context.Context, name string) (Result, error) {
 		return result, nil
 	}
 	ctx, end := obs.Start(ctx, p.config.Tracer, "poll.Source", slog.String(obs.KeySource, name))
-	l := p.newLook(p.config.Sources[i], began)
+	l := p.newLook(ctx, p.config.Sources[i], began)
 	l.run(ctx)
 	result := l.result
 	result.Took = p.config.Now().Sub(began)
@@ -161,6 +161,18 @@ func (p *Poller) Look(ctx context.Context, name string) (Result, error) {
 	end(result.Err)
 	p.report(ctx, result)
 	return result, nil
+}
+
+// self returns the login that a source's token acts as; empty when that cannot be told. What muxpost writes has its mark in any case.
+func (p *Poller) self(ctx context.Context, w Watched) string {
+	if w.Graph == nil {
+		return ""
+	}
+	login, err := w.Graph.Self(ctx)
+	if err != nil {
+		p.config.Logger.DebugContext(ctx, "the source does not say who its token acts as", obs.KeySource, w.Name, obs.KeyError, err)
+	}
+	return login
 }
 
 // report logs what a look found, if there is news: a look a second that finds nothing is none, nor is a problem that lasts.
