@@ -279,6 +279,17 @@ func limitExceeded(u *user) *problem {
 
 // paginate cuts one page out of a list, and says in the Link header where the others are.
 func paginate[T any](c *call, items []T, render func(T) object) (reply, error) {
+	page, link := pageOf(c, items, render)
+	return reply{status: http.StatusOK, value: page, link: link}, nil
+}
+
+// paginateUnder is the same for lists that come inside an object beside their total_count.
+func paginateUnder[T any](c *call, name string, items []T, render func(T) object) (reply, error) {
+	page, link := pageOf(c, items, render)
+	return reply{status: http.StatusOK, value: object{"total_count": len(items), name: page}, link: link}, nil
+}
+
+func pageOf[T any](c *call, items []T, render func(T) object) ([]object, string) {
 	size := positive(c.query.Get("per_page"), 30)
 	size = min(size, 100)
 	page := positive(c.query.Get("page"), 1)
@@ -292,7 +303,7 @@ func paginate[T any](c *call, items []T, render func(T) object) (reply, error) {
 	add := func(rel string, n int) {
 		query := c.r.URL.Query()
 		query.Set("page", strconv.Itoa(n))
-		links = append(links, fmt.Sprintf(`<%s/repositories/%d/%s?%s>; rel=%q`, c.api, c.repo.id, c.rest, query.Encode(), rel))
+		links = append(links, fmt.Sprintf(`<%s?%s>; rel=%q`, c.self(), query.Encode(), rel))
 	}
 	if page > 1 {
 		add("prev", min(page-1, last))
@@ -304,7 +315,15 @@ func paginate[T any](c *call, items []T, render func(T) object) (reply, error) {
 	if page > 1 {
 		add("first", 1)
 	}
-	return reply{status: http.StatusOK, value: out, link: strings.Join(links, ", ")}, nil
+	return out, strings.Join(links, ", ")
+}
+
+// self is the address of what was asked for, as Link headers give it: a repository goes by its id.
+func (c *call) self() string {
+	if c.repo == nil {
+		return c.web + c.r.URL.Path
+	}
+	return fmt.Sprintf("%s/repositories/%d/%s", c.api, c.repo.id, c.rest)
 }
 
 // positive reads a number as GitHub does: what is not one, or is below one, is the default.

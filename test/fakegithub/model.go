@@ -23,10 +23,17 @@ type Repo struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	Private     bool   `json:"private"`
+	Fork        bool   `json:"fork"`
 	// Associations maps a login to its author_association; the owner is OWNER, everyone else NONE.
 	Associations map[string]string `json:"associations"`
 	// Issues are added with the repository.
 	Issues []Issue `json:"issues"`
+	// Branches are there beside main and the heads of pull requests.
+	Branches []string `json:"branches"`
+	// What ran on commits is added after the issues.
+	CheckRuns    []CheckRun    `json:"check_runs"`
+	Statuses     []Status      `json:"statuses"`
+	WorkflowRuns []WorkflowRun `json:"workflow_runs"`
 }
 
 // Issue is an issue or a pull request, as it is seeded and as Server.Issue reports it.
@@ -34,10 +41,12 @@ type Issue struct {
 	// ID is given by the server.
 	ID int64 `json:"-"`
 	// Number is the next free one when it is 0.
-	Number      int    `json:"number"`
-	PullRequest bool   `json:"pull_request"`
-	Title       string `json:"title"`
-	Body        string `json:"body"`
+	Number      int  `json:"number"`
+	PullRequest bool `json:"pull_request"`
+	// Pull is what a pull request has beside an issue; with it, PullRequest may be left out.
+	Pull  *Pull  `json:"pull"`
+	Title string `json:"title"`
+	Body  string `json:"body"`
 	// Author is a login; empty means the owner of the repository.
 	Author string `json:"author"`
 	// State is open (the default) or closed.
@@ -45,6 +54,7 @@ type Issue struct {
 	StateReason string   `json:"state_reason"`
 	Locked      bool     `json:"locked"`
 	Labels      []string `json:"labels"`
+	Assignees   []string `json:"assignees"`
 	// CreatedAt defaults to now, UpdatedAt to CreatedAt. A later comment moves UpdatedAt on.
 	CreatedAt time.Time  `json:"created_at"`
 	UpdatedAt time.Time  `json:"updated_at"`
@@ -84,8 +94,10 @@ type Reaction struct {
 // IssueEdit changes an issue; a nil field leaves what is there. StateReason counts only together with State.
 type IssueEdit struct {
 	Title, Body, State, StateReason *string
-	Labels                          *[]string
+	Labels, Assignees               *[]string
 	Locked                          *bool
+	// Draft counts only for a pull request.
+	Draft *bool
 }
 
 type user struct {
@@ -105,12 +117,20 @@ type repo struct {
 	created time.Time
 	issues  []*issue // by number
 	labels  map[string]*label
+	// branches maps the name of a branch to the commit that it is at.
+	branches map[string]string
+	// commits are those that are known for another reason than being the head of a branch.
+	commits  map[string]bool
+	checks   []*CheckRun    // by id
+	statuses []*Status      // by id
+	runs     []*WorkflowRun // by id
 }
 
 type issue struct {
 	Issue
 	repo     *repo
 	comments []*comment // by id
+	reviews  []*review  // by id
 }
 
 type comment struct {

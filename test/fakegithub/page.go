@@ -2,6 +2,7 @@ package fakegithub
 
 import (
 	"cmp"
+	"fmt"
 	"html/template"
 	"maps"
 	"net/http"
@@ -15,7 +16,7 @@ var pages = template.Must(template.New("").Parse(`{{define "head"}}<!DOCTYPE htm
 body{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto;padding:0 1em}article{border:1px solid #ccc;border-radius:6px;margin:1em 0}
 article:target{border-color:#06c}header{background:#f4f4f4;padding:.4em 1em}pre{white-space:pre-wrap;overflow-wrap:anywhere;padding:0 1em}
 .tag{border:1px solid #999;border-radius:1em;padding:0 .6em}</style></head><body>{{end}}
-{{define "note"}}<header><b>{{.Author}}</b> <span class="tag">{{.Association}}</span>
+{{define "note"}}<header>{{with .About}}<code>{{.}}</code> {{end}}<b>{{.Author}}</b> <span class="tag">{{.Association}}</span>
 {{.Created}}{{if ne .Created .Updated}} · edited {{.Updated}}{{end}}</header>
 <pre>{{.Body}}</pre>
 {{with .Reactions}}<p>&emsp;{{range .}}<span class="tag" title="{{.User}}">{{.Content}}</span> {{end}}</p>{{end}}{{end}}
@@ -23,14 +24,15 @@ article:target{border-color:#06c}header{background:#f4f4f4;padding:.4em 1em}pre{
 <p><a href="/">fakegithub</a> / {{.Repo}}</p><h1>{{.Title}} #{{.Number}}</h1>
 <p><span class="tag">{{.State}}</span>{{range .Labels}} <span class="tag">{{.}}</span>{{end}}</p>
 <article>{{template "note" .Opening}}</article>
-{{range .Comments}}<article id="issuecomment-{{.ID}}">{{template "note" .}}</article>{{end}}</body></html>{{end}}
+{{range .Comments}}<article id="{{.Anchor}}">{{template "note" .}}</article>{{end}}</body></html>{{end}}
 {{define "index"}}{{template "head" "fakegithub"}}<h1>fakegithub</h1>{{range .}}<h2>{{.Name}}</h2><ul>{{range .Issues}}
 <li><a href="{{.Link}}">#{{.Number}} {{.Title}}</a> ({{.State}}, {{.Comments}} comments)</li>{{end}}</ul>{{end}}</body></html>{{end}}`))
 
 type pageNote struct {
-	ID                                          int64
-	Author, Association, Body, Created, Updated string
-	Reactions                                   []Reaction
+	Anchor, Author, Association, Body, Created, Updated string
+	// About is the state of a review, or the place of a comment on the diff.
+	About     string
+	Reactions []Reaction
 }
 
 type pageIssue struct {
@@ -87,12 +89,31 @@ func (s *Server) issuePage(segments []string) (pageIssue, bool) {
 	for _, c := range copied.Comments {
 		out.Comments = append(out.Comments, note(is.repo, c))
 	}
+	for _, rv := range is.reviews {
+		if rv.State != Pending {
+			out.Comments = append(out.Comments, reviewNotes(rv)...)
+		}
+	}
 	return out, true
+}
+
+// reviewNotes shows a review with the comments on the diff that belong to it.
+func reviewNotes(rv *review) []pageNote {
+	r := rv.issue.repo
+	about := note(r, Comment{Author: rv.Author, Body: rv.Body, CreatedAt: rv.SubmittedAt, UpdatedAt: rv.SubmittedAt})
+	about.Anchor, about.About = fmt.Sprintf("pullrequestreview-%d", rv.ID), rv.State
+	out := []pageNote{about}
+	for _, n := range rv.snapshot().Comments {
+		shown := note(r, Comment{Author: n.Author, Body: n.Body, CreatedAt: n.CreatedAt, UpdatedAt: n.UpdatedAt, Reactions: n.Reactions})
+		shown.Anchor, shown.About = fmt.Sprintf("discussion_r%d", n.ID), fmt.Sprintf("%s:%d", n.Path, n.Line)
+		out = append(out, shown)
+	}
+	return out
 }
 
 func note(r *repo, c Comment) pageNote {
 	const layout = "2006-01-02 15:04:05 UTC"
-	return pageNote{ID: c.ID, Author: c.Author, Association: r.association(c.Author), Body: c.Body,
+	return pageNote{Anchor: fmt.Sprintf("issuecomment-%d", c.ID), Author: c.Author, Association: r.association(c.Author), Body: c.Body,
 		Created: c.CreatedAt.Format(layout), Updated: c.UpdatedAt.Format(layout), Reactions: c.Reactions}
 }
 

@@ -39,6 +39,22 @@ func (c *call) account(login string) object {
 	}
 }
 
+func (c *call) accounts(logins []string) []object {
+	out := make([]object, 0, len(logins))
+	for _, login := range logins {
+		out = append(out, c.account(login))
+	}
+	return out
+}
+
+// firstOf is for the field assignee, which GitHub keeps beside assignees for old clients.
+func (c *call) firstOf(logins []string) any {
+	if len(logins) == 0 {
+		return nil
+	}
+	return c.account(logins[0])
+}
+
 func (c *call) repoURL() string  { return c.api + "/repos/" + c.repo.Owner + "/" + c.repo.Name }
 func (c *call) repoPage() string { return c.web + "/" + c.repo.Owner + "/" + c.repo.Name }
 
@@ -56,10 +72,10 @@ func (c *call) repository() object {
 	}
 	out := object{
 		"id": r.id, "node_id": nodeID("R", r.id), "name": r.Name, "full_name": r.Owner + "/" + r.Name, "private": r.Private,
-		"owner": c.account(r.Owner), "html_url": c.repoPage(), "url": c.repoURL(), "description": orNull(r.Description), "fork": false,
+		"owner": c.account(r.Owner), "html_url": c.repoPage(), "url": c.repoURL(), "description": orNull(r.Description), "fork": r.Fork,
 		"issues_url": c.repoURL() + "/issues{/number}", "issue_comment_url": c.repoURL() + "/issues/comments{/number}",
 		"created_at": r.created, "updated_at": r.created, "pushed_at": r.created, "has_issues": true, "archived": false,
-		"disabled": false, "open_issues_count": open, "open_issues": open, "default_branch": "main", "visibility": visibility,
+		"disabled": false, "open_issues_count": open, "open_issues": open, "default_branch": defaultBranch, "visibility": visibility,
 	}
 	if c.user != nil {
 		write := r.mayWrite(c.user)
@@ -100,7 +116,7 @@ func (c *call) issue(is *issue) object {
 		"id": is.ID, "node_id": nodeID(prefix, is.repo.id, is.ID), "number": is.Number, "title": is.Title, "body": orNull(is.Body),
 		"state": is.State, "state_reason": orNull(is.StateReason), "locked": is.Locked, "active_lock_reason": nil,
 		"user": c.account(is.Author), "author_association": is.repo.association(is.Author), "labels": c.labels(is),
-		"assignee": nil, "assignees": []object{}, "milestone": nil, "comments": len(is.comments), "performed_via_github_app": nil,
+		"assignee": c.firstOf(is.Assignees), "assignees": c.accounts(is.Assignees), "milestone": nil, "comments": len(is.comments), "performed_via_github_app": nil,
 		"created_at": is.CreatedAt, "updated_at": is.UpdatedAt, "closed_at": orNull(is.ClosedAt.UTC()),
 		"url": self, "html_url": c.web + is.pagePath(), "repository_url": c.repoURL(), "comments_url": self + "/comments",
 		"labels_url": self + "/labels{/name}", "events_url": self + "/events", "timeline_url": self + "/timeline",
@@ -108,10 +124,10 @@ func (c *call) issue(is *issue) object {
 	}
 	if is.PullRequest {
 		page := c.web + is.pagePath()
-		out["draft"] = false
+		out["draft"] = is.Pull.Draft
 		out["pull_request"] = object{
 			"url": fmt.Sprintf("%s/pulls/%d", c.repoURL(), is.Number), "html_url": page,
-			"diff_url": page + ".diff", "patch_url": page + ".patch", "merged_at": nil,
+			"diff_url": page + ".diff", "patch_url": page + ".patch", "merged_at": orNull(is.Pull.MergedAt),
 		}
 	}
 	return out

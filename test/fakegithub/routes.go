@@ -16,8 +16,10 @@ type route struct {
 	handle          func(*call) (reply, error)
 }
 
-// routes in the order in which they are tried; {…} matches one segment.
-var routes = []route{
+// routes in the order in which they are tried; {x} matches one segment, {x...} one or more.
+var routes = slices.Concat(issueRoutes, reviewCommentRoutes, pullRoutes, reviewRoutes, checkRoutes)
+
+var issueRoutes = []route{
 	{"GET", "user", (*call).getUser},
 	{"GET", "rate_limit", (*call).getRateLimit},
 	{"GET", "repos/{owner}/{repo}", (*call).getRepo},
@@ -75,13 +77,20 @@ func (s *Server) dispatch(c *call, segments []string) (reply, error) {
 
 func match(pattern string, segments []string) (map[string]string, bool) {
 	parts := strings.Split(pattern, "/")
+	vars := map[string]string{}
+	for i, part := range parts {
+		// A branch may have slashes in its name: it takes what the rest of the pattern leaves.
+		if strings.HasSuffix(part, "...}") && len(segments) > len(parts) {
+			more := i + 1 + len(segments) - len(parts)
+			segments = slices.Concat(segments[:i], []string{strings.Join(segments[i:more], "/")}, segments[more:])
+		}
+	}
 	if len(parts) != len(segments) {
 		return nil, false
 	}
-	vars := map[string]string{}
 	for i, part := range parts {
 		if name, ok := strings.CutPrefix(part, "{"); ok {
-			vars[strings.TrimSuffix(name, "}")] = segments[i]
+			vars[strings.TrimSuffix(strings.TrimSuffix(name, "}"), "...")] = segments[i]
 		} else if part != segments[i] {
 			return nil, false
 		}
@@ -158,7 +167,8 @@ func (c *call) listIssues() (reply, error) {
 	}
 	var found []*issue
 	for _, is := range c.repo.issues {
-		if (state == "all" || state == is.State) && !is.UpdatedAt.Before(since) && is.hasLabels(c.query.Get("labels")) {
+		if (state == "all" || state == is.State) && !is.UpdatedAt.Before(since) && is.hasLabels(c.query.Get("labels")) &&
+			is.assignedTo(c.query.Get("assignee")) && is.mentions(c.query.Get("mentioned")) && is.madeBy(c.query.Get("creator")) {
 			found = append(found, is)
 		}
 	}
@@ -191,6 +201,47 @@ func (is *issue) hasLabels(list string) bool {
 	}
 	return true
 }
+
+// assignedTo follows "REST: List repository issues": a login, * for anybody at all, none for nobody.
+func (is *issue) assignedTo(who string) bool {
+	switch who {
+	case "":
+		return true
+	case "*":
+		return len(is.Assignees) > 0
+	case "none":
+		return len(is.Assignees) == 0
+	}
+	return slices.ContainsFunc(is.Assignees, func(login string) bool { return strings.EqualFold(login, who) })
+}
+
+// mentions follows "REST: List repository issues": mentioned in the issue, where a comment on it counts too.
+func (is *issue) mentions(login string) bool {
+	return login == "" || mentioned(is.Body, login) ||
+		slices.ContainsFunc(is.comments, func(n *comment) bool { return mentioned(n.Body, login) })
+}
+
+// mentioned looks for @login as a word of its own.
+func mentioned(text, login string) bool {
+	text, name := strings.ToLower(text), "@"+strings.ToLower(login)
+	for {
+		at := strings.Index(text, name)
+		if at < 0 {
+			return false
+		}
+		end := at + len(name)
+		if (at == 0 || !isLoginByte(text[at-1])) && (end == len(text) || !isLoginByte(text[end])) {
+			return true
+		}
+		text = text[end:]
+	}
+}
+
+func isLoginByte(b byte) bool {
+	return b == '-' || '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || b == '[' || b == '/'
+}
+
+func (is *issue) madeBy(login string) bool { return login == "" || strings.EqualFold(is.Author, login) }
 
 // listComments is always in the order of ids: this endpoint ignores sort and direction.
 func (c *call) listComments(is *issue) (reply, error) { return c.commentsSince(is.comments) }

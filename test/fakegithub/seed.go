@@ -26,8 +26,8 @@ func ParseSeed(data []byte) (Seed, error) {
 	return seed, nil
 }
 
-// Load adds a seed to what is there. A repository that exists gets the seed's issues, an issue that exists the seed's comments,
-// so that a later seed can let a person say something more. What was added before an error stays.
+// Load adds a seed to what is there. A repository that exists gets the seed's issues and checks, an issue that exists the
+// seed's comments and reviews, so that a later seed can let a person say something more. What was added before an error stays.
 func (s *Server) Load(seed Seed) error {
 	for _, u := range seed.Users {
 		s.AddUser(u)
@@ -54,6 +54,46 @@ func (s *Server) Load(seed Seed) error {
 			for _, c := range is.Comments {
 				s.addComment(there, c)
 			}
+			if err := s.loadReviews(there, is.Pull); err != nil {
+				return err
+			}
+		}
+		if err := s.loadChecks(known, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) loadReviews(is *issue, pull *Pull) error {
+	if pull == nil || len(pull.Reviews) == 0 {
+		return nil
+	}
+	if is.Pull == nil {
+		return fault.Newf(fault.Invalid, fault.ReasonBadArgument, "%d of %s is an issue, and is not reviewed", is.Number, is.repo.fullName())
+	}
+	for _, rv := range pull.Reviews {
+		if _, err := s.addReview(is, rv); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) loadChecks(r *repo, seed Repo) error {
+	for _, run := range seed.CheckRuns {
+		if _, err := s.setCheckRun(r, run); err != nil {
+			return err
+		}
+	}
+	for _, status := range seed.Statuses {
+		if _, err := s.setStatus(r, status); err != nil {
+			return err
+		}
+	}
+	for _, run := range seed.WorkflowRuns {
+		if _, err := s.setWorkflowRun(r, run); err != nil {
+			return err
 		}
 	}
 	return nil

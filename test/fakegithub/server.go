@@ -28,6 +28,12 @@ const (
 	firstRepoID           = 500_000
 	firstIssueID          = 2_400_000_000
 	firstCommentID        = 3_100_000_000 // beyond 32 bits, as GitHub's are
+	firstReviewID         = 2_900_000_000
+	firstInlineID         = 2_200_000_000
+	firstCheckID          = 51_000_000_000
+	firstSuiteID          = 44_000_000_000
+	firstStatusID         = 38_000_000_000
+	firstRunID            = 17_000_000_000
 	firstReactionID       = 250_000_000
 	firstLabelID          = 7_000_000_000
 	controlPrefix         = "/_fake/"
@@ -62,7 +68,10 @@ type Server struct {
 	tokens     map[string]*user
 	users      map[string]*user
 	repos      map[string]*repo
+	forks      map[string]*repo // that only a head of a pull request names
 	comments   map[int64]*comment
+	reviews    map[int64]*review
+	inline     map[int64]*reviewComment
 	rates      map[*user]*rate
 	counts     map[string]*Count
 	faults     []*Fault
@@ -71,7 +80,13 @@ type Server struct {
 	lastRepo   int64
 	lastIssue  int64
 	lastNote   int64
+	lastReview int64
+	lastInline int64
 	lastReact  int64
+	lastCheck  int64
+	lastSuite  int64
+	lastStatus int64
+	lastRun    int64
 	lastLabel  int64
 	requestSeq int64
 }
@@ -88,8 +103,11 @@ func New(cfg Config) *Server {
 		cfg.AnonymousRateLimit = defaultAnonymousRate
 	}
 	s := &Server{
-		cfg: cfg, tokens: map[string]*user{}, users: map[string]*user{}, repos: map[string]*repo{},
-		comments: map[int64]*comment{}, rates: map[*user]*rate{}, counts: map[string]*Count{}, release: make(chan struct{}),
+		cfg: cfg, tokens: map[string]*user{}, users: map[string]*user{}, repos: map[string]*repo{}, forks: map[string]*repo{},
+		comments: map[int64]*comment{}, reviews: map[int64]*review{}, inline: map[int64]*reviewComment{},
+		lastReview: firstReviewID, lastInline: firstInlineID,
+		lastCheck: firstCheckID, lastSuite: firstSuiteID, lastStatus: firstStatusID, lastRun: firstRunID,
+		rates: map[*user]*rate{}, counts: map[string]*Count{}, release: make(chan struct{}),
 		lastUser: firstUserID, lastRepo: firstRepoID, lastIssue: firstIssueID, lastNote: firstCommentID,
 		lastReact: firstReactionID, lastLabel: firstLabelID,
 	}

@@ -48,7 +48,12 @@ func (s *Server) addRepo(r Repo) error {
 		return fault.Newf(fault.AlreadyExists, "", "there already is a repository %s/%s", r.Owner, r.Name)
 	}
 	s.lastRepo++
-	made := &repo{Repo: r, id: s.lastRepo, owner: s.userFor(r.Owner), created: s.now(), labels: map[string]*label{}}
+	made := &repo{Repo: r, id: s.lastRepo, owner: s.userFor(r.Owner), created: s.now(), labels: map[string]*label{}, branches: map[string]string{},
+		commits: map[string]bool{}}
+	for _, branch := range append([]string{defaultBranch}, r.Branches...) {
+		made.branches[branch] = shaOf(r.Owner, r.Name, branch)
+	}
+	made.Branches, made.CheckRuns, made.Statuses, made.WorkflowRuns = nil, nil, nil, nil
 	made.Associations, made.Issues = map[string]string{strings.ToLower(r.Owner): Owner}, nil
 	for login, association := range r.Associations {
 		made.Associations[strings.ToLower(login)] = association
@@ -59,7 +64,7 @@ func (s *Server) addRepo(r Repo) error {
 			return err
 		}
 	}
-	return nil
+	return s.loadChecks(made, r)
 }
 
 // AddIssue adds an issue with its comments, and returns its number. It fails with fault.NotFound for an unknown repository and
@@ -95,13 +100,16 @@ func (s *Server) addIssue(r *repo, is Issue) (*issue, error) {
 	}
 	s.lastIssue++
 	made := &issue{Issue: is, repo: r}
-	made.ID, made.Comments, made.Reactions, made.Labels = s.lastIssue, nil, nil, nil
+	made.ID, made.Comments, made.Reactions, made.Labels, made.Assignees = s.lastIssue, nil, nil, nil, nil
 	made.Author = s.authorFor(r, is.Author)
 	made.CreatedAt, made.UpdatedAt = s.times(is.CreatedAt, is.UpdatedAt)
 	if made.State == "closed" && made.ClosedAt.IsZero() {
 		made.ClosedAt = made.UpdatedAt
 	}
-	made.Labels = s.labelNames(r, is.Labels)
+	made.Labels, made.Assignees = s.labelNames(r, is.Labels), s.logins(is.Assignees)
+	if is.Pull != nil || is.PullRequest {
+		s.openPull(made)
+	}
 	for _, re := range is.Reactions {
 		s.react(&made.Reactions, s.userFor(re.User), re.Content)
 	}
@@ -109,7 +117,7 @@ func (s *Server) addIssue(r *repo, is Issue) (*issue, error) {
 	for _, c := range is.Comments {
 		s.addComment(made, c)
 	}
-	return made, nil
+	return made, s.loadReviews(made, is.Pull)
 }
 
 // AddComment adds a comment, and returns its id. It fails with fault.NotFound for an unknown repository or issue.
@@ -177,6 +185,14 @@ func (s *Server) editIssue(is *issue, by *user, e IssueEdit) {
 		if names := s.labelNames(is.repo, *e.Labels); !slices.Equal(names, is.Labels) {
 			is.Labels, changed = names, true
 		}
+	}
+	if e.Assignees != nil {
+		if logins := s.logins(*e.Assignees); !slices.Equal(logins, is.Assignees) {
+			is.Assignees, changed = logins, true
+		}
+	}
+	if e.Draft != nil && is.Pull != nil && *e.Draft != is.Pull.Draft {
+		is.Pull.Draft, changed = *e.Draft, true
 	}
 	if changed {
 		is.touch(now)
@@ -258,7 +274,15 @@ func (s *Server) Issue(owner, name string, number int) (Issue, error) {
 
 func (is *issue) snapshot() Issue {
 	out := is.Issue
-	out.Labels, out.Reactions = slices.Clone(is.Labels), slices.Clone(is.Reactions)
+	out.Labels, out.Reactions, out.Assignees = slices.Clone(is.Labels), slices.Clone(is.Reactions), slices.Clone(is.Assignees)
+	if is.Pull != nil {
+		pull := *is.Pull
+		pull.Closes = slices.Clone(is.Pull.Closes)
+		for _, rv := range is.reviews {
+			pull.Reviews = append(pull.Reviews, rv.snapshot())
+		}
+		out.Pull = &pull
+	}
 	for _, c := range is.comments {
 		note := c.Comment
 		note.Reactions = slices.Clone(c.Reactions)
@@ -299,6 +323,17 @@ func (s *Server) labelNames(r *repo, names []string) []string {
 		}
 		if !slices.Contains(out, known.name) {
 			out = append(out, known.name)
+		}
+	}
+	return out
+}
+
+// logins gives each login the spelling of its account, and drops repetitions.
+func (s *Server) logins(names []string) []string {
+	var out []string
+	for _, name := range names {
+		if login := s.userFor(name).Login; !slices.Contains(out, login) {
+			out = append(out, login)
 		}
 	}
 	return out

@@ -93,6 +93,7 @@ type issueRequest struct {
 	Title, Body, State *string
 	StateReason        *string    `json:"state_reason"`
 	Labels             *labelList `json:"labels"`
+	Assignees          *[]string  `json:"assignees"`
 }
 
 func (c *call) createIssue() (reply, error) {
@@ -111,8 +112,13 @@ func (c *call) createIssue() (reply, error) {
 	if err := checkBody("Issue", made.Body); err != nil {
 		return reply{}, err
 	}
-	if in.Labels != nil && c.repo.mayWrite(c.user) { // others' labels are dropped without a word
-		made.Labels = *in.Labels
+	if c.repo.mayWrite(c.user) { // others' labels and assignees are dropped without a word
+		if in.Labels != nil {
+			made.Labels = *in.Labels
+		}
+		if in.Assignees != nil {
+			made.Assignees = *in.Assignees
+		}
 	}
 	is, err := c.s.addIssue(c.repo, made)
 	if err != nil {
@@ -145,6 +151,9 @@ func (c *call) patchIssue(is *issue) (reply, error) {
 	edit := IssueEdit{Title: in.Title, Body: in.Body, State: in.State, StateReason: in.StateReason}
 	if in.Labels != nil && c.repo.mayWrite(c.user) {
 		edit.Labels = (*[]string)(in.Labels)
+	}
+	if in.Assignees != nil && c.repo.mayWrite(c.user) {
+		edit.Assignees = in.Assignees
 	}
 	c.s.editIssue(is, c.user, edit)
 	return c.ok(c.issueAlone(is))
