@@ -22,6 +22,10 @@ const (
 	SourceFailed EventType = "poll.source_failed"
 	// SourceRecovered: a source could be read again.
 	SourceRecovered EventType = "poll.source_recovered"
+	// PullLinked: a pull request belongs to another work item than before, or to none. Fields pull, rule, detail.
+	PullLinked EventType = "poll.pull_linked"
+	// BreakerTripped: so much was written about an item within a short time that it is not delivered. Fields author, posts, within.
+	BreakerTripped EventType = "poll.breaker_tripped"
 	// NoticePosted: something was told on a ticket. Field post.
 	NoticePosted EventType = "poll.notice_posted"
 	// NoticeFailed: something could not be told on a ticket, and is not tried again. Fields post, problem.
@@ -38,6 +42,8 @@ func EventTypes() map[EventType]string {
 		SettledByHand:    "an event that needed a person is settled by his word",
 		SourceFailed:     "a source could not be read, after it could",
 		SourceRecovered:  "a source could be read again",
+		PullLinked:       "a pull request belongs to another work item than before, or to none",
+		BreakerTripped:   "so much was written about an item within a short time that it is not delivered",
 		NoticePosted:     "something was told on a ticket",
 		NoticeFailed:     "something could not be told on a ticket, and is not tried again",
 	}

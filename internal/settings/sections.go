@@ -296,6 +296,8 @@ type Poller struct {
 	Workers int `conf:"workers"`
 	// Budget is how many tries an event may spend.
 	Budget int `conf:"budget"`
+	// LoopPosts is how many posts about one item within five minutes are delivered; more are taken for a loop. 0 delivers all.
+	LoopPosts int `conf:"loop_posts"`
 	// Retention is how long events that are finished are kept.
 	Retention time.Duration `conf:"retention"`
 	LogLevel  slog.Level    `conf:"log_level"`
@@ -329,6 +331,12 @@ type Source struct {
 	CI []string `conf:"ci"`
 	// Authors are the logins that may steer; nobody when empty.
 	Authors []string `conf:"authors"`
+	// Associations are what GitHub may say of an author for him to steer, such as MEMBER.
+	Associations []string `conf:"associations"`
+	// Machines are the logins of bots that may steer; none when empty.
+	Machines []string `conf:"machines"`
+	// Branch names the branch that belongs to an item, with {number}; "none" for no such rule.
+	Branch string `conf:"branch"`
 	// TrustLabel lets the opening event of a labelled issue through whoever wrote it.
 	TrustLabel bool `conf:"trust_label"`
 	// Interval is how often the source is looked at.

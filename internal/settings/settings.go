@@ -121,7 +121,7 @@ func (s *Settings) defaults() {
 	}
 	s.Dispatcher = Dispatcher{Resume: true, FirstSpawn: FirstSpawnAny, Retention: defaultRetention,
 		Breaker: Breaker{Deaths: 5, Within: 10 * time.Minute}, Idle: Idle{After: 7 * 24 * time.Hour}}
-	s.Poller = Poller{Workers: 8, Budget: ledger.DefaultBudget, Retention: defaultRetention}
+	s.Poller = Poller{Workers: 8, Budget: ledger.DefaultBudget, LoopPosts: defaultLoopPosts, Retention: defaultRetention}
 }
 
 // derive fills in what follows from the data directory and from other settings, and makes paths absolute.

@@ -33,6 +33,8 @@ const (
 	maxInterval      = 24 * time.Hour
 	maxWorkers       = 256
 	maxBudget        = 100
+	defaultLoopPosts = 30
+	maxLoopPosts     = 100_000
 	maxSourceName    = 64
 	maxTokenFile     = 4 << 10
 	maxKeyFile       = 16 << 10
@@ -46,11 +48,18 @@ const (
 // CIKinds returns the kinds of results of CI that a source can read; the first two are read unless the file says otherwise.
 func CIKinds() []string { return []string{"check_run", "status", "workflow_run"} }
 
+// NoBranch as a source's branch means that no branch belongs to an item.
+const NoBranch = "none"
+
+// associations are the words of GitHub's author_association for those who can be asked for something: anybody can become a CONTRIBUTOR.
+var associations = []string{"OWNER", "MEMBER", "COLLABORATOR"}
+
 func (c *Poller) check(p *problems) {
 	checkListen(p, c.Listen)
 	checkCalled(p, "dispatcher", c.Dispatcher, layout.Dispatcher)
 	checkRetention(p, "retention", c.Retention)
 	p.add(c.Workers < 1 || c.Workers > maxWorkers, "workers is %d: it must be 1 to %d", c.Workers, maxWorkers)
+	p.add(c.LoopPosts < 0 || c.LoopPosts > maxLoopPosts, "loop_posts is %d: it must be 0 (deliver all) to %d", c.LoopPosts, maxLoopPosts)
 	p.add(c.Budget < 1 || c.Budget > maxBudget, "budget is %d: it must be 1 to %d", c.Budget, maxBudget)
 	names, places := map[string]int{}, map[string]int{}
 	for i, s := range c.Sources {
@@ -76,6 +85,7 @@ func (s *Source) derive() {
 	if s.CI == nil {
 		s.CI = CIKinds()[:2]
 	}
+	s.Branch = cmp.Or(s.Branch, defaultBranch)
 	if s.Host == "" {
 		s.Host, _ = HostOf(s.BaseURL) // a bad URL is told by check
 	}
@@ -105,6 +115,16 @@ func (s *Source) check(p *problems, key string) {
 		p.add(strings.TrimSpace(author) == "" || strings.ContainsAny(author, " @\t\n"), "%s.authors[%d] is %q: write a GitHub login, without @",
 			key, i, author)
 	}
+	for i, login := range s.Machines {
+		p.add(strings.TrimSpace(login) == "" || strings.ContainsAny(login, " @\t\n"),
+			"%s.machines[%d] is %q: write a bot's login as GitHub shows it, such as ci-helper[bot]", key, i, login)
+	}
+	for i, a := range s.Associations {
+		p.add(!slices.Contains(associations, strings.ToUpper(a)), "%s.associations[%d] is %q: write one of %s", key, i, a,
+			strings.Join(associations, ", "))
+	}
+	p.add(s.Branch != NoBranch && strings.Count(s.Branch, "{number}") != 1,
+		"%s.branch is %q: write the name of an item's branch with {number} in it once, such as muxpost/{number}, or none", key, s.Branch)
 	least := minInterval
 	if isLoopback(s.BaseURL) {
 		least = minLocalInterval

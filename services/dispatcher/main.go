@@ -226,7 +226,7 @@ func forbids(firstSpawn string) func(deliver.Kind) bool {
 	case settings.FirstSpawnNever:
 		return func(deliver.Kind) bool { return true }
 	case settings.FirstSpawnOpened:
-		return func(k deliver.Kind) bool { return k == deliver.Comment }
+		return func(k deliver.Kind) bool { return k != deliver.Opened && k != deliver.Message }
 	}
 	return nil
 }

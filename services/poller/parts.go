@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -43,6 +44,8 @@ const (
 	healthTime     = 2 * time.Second
 	// closeTime bounds the wait for connections that were not given back.
 	closeTime = 2 * time.Second
+	// loopTime is within which more than poller.loop_posts posts about one item are taken for a loop.
+	loopTime = 5 * time.Minute
 	// spareConns are for looks and RPCs, beside one for each worker; quietConns for River and for the claims.
 	spareConns = 8
 	quietConns = 8
@@ -119,7 +122,8 @@ func (p *parts) compose(c settings.Poller, own ledger.Build) error {
 	p.asked = dispatch.New(p.conn, own)
 	p.store = store.New(store.Config{
 		Pool: p.pool, Quiet: p.quiet, Tracer: tracer, Holder: holder, Version: p.asked.Known, Notices: slices.Sorted(maps.Keys(tickets)),
-		MaySteer: func(source, author string) bool { return p.poller.MaySteer(source, author) },
+		MaySteer: func(source string, author poll.Author) bool { return p.poller.MaySteer(source, author) },
+		Loop:     store.Loop{Posts: c.LoopPosts, Within: loopTime},
 	})
 	if len(tickets) > 0 {
 		p.notifier = notify.New(p.store, tickets, log)
@@ -147,10 +151,15 @@ func (p *parts) watch(c settings.Poller) (watched []poll.Watched, tickets map[st
 		if s.Notices {
 			tickets[s.Name] = source
 		}
-		watched = append(watched, poll.Watched{
+		w := poll.Watched{
 			Name: s.Name, Provider: s.Kind, Host: s.Host, Source: source, Repositories: s.Repositories, Interval: s.Interval,
-			Policy: poll.Policy{Authors: s.Authors, TrustLabel: s.TrustLabel}, Notices: s.Notices,
-		})
+			Policy:  poll.Policy{Authors: s.Authors, Associations: upper(s.Associations), Machines: s.Machines, TrustLabel: s.TrustLabel},
+			Notices: s.Notices, Branch: branchOf(s),
+		}
+		if s.Authenticated() { // GraphQL answers nobody without a credential
+			w.Graph = source
+		}
+		watched = append(watched, w)
 		p.explain(s)
 	}
 	return watched, tickets, nil
@@ -185,14 +194,30 @@ func clientOf(s settings.Source, tracer trace.TracerProvider) (*github.Client, e
 	return github.New(c)
 }
 
+func upper(words []string) []string {
+	out := make([]string, len(words))
+	for i, word := range words {
+		out[i] = strings.ToUpper(word)
+	}
+	return out
+}
+
+func branchOf(s settings.Source) string {
+	if s.Branch == settings.NoBranch {
+		return ""
+	}
+	return s.Branch
+}
+
 // explain says at the start what a person would otherwise only find out by waiting.
 func (p *parts) explain(s settings.Source) {
 	log := p.telemetry.Logger.With(obs.KeySource, s.Name)
 	switch {
-	case len(s.Authors) == 0 && s.TrustLabel:
-		log.Warn("no comment will reach an agent: authors is empty, so nobody may steer; labelled issues do, by trust_label")
-	case len(s.Authors) == 0:
-		log.Warn("no event will reach an agent: authors is empty, so nobody may steer; list the logins that may")
+	case len(s.Authors)+len(s.Associations) > 0:
+	case s.TrustLabel:
+		log.Warn("no comment will reach an agent: authors and associations are empty, so nobody may steer; labelled issues do, by trust_label")
+	default:
+		log.Warn("no event will reach an agent: authors and associations are empty, so nobody may steer; list the logins that may")
 	}
 	if !s.Authenticated() && s.BaseURL == "" {
 		log.Warn("no token_file is set: GitHub answers 60 requests an hour without one, and shows public repositories only")

@@ -17,10 +17,18 @@ const (
 	Comment Kind = "comment"
 	// Message: an operator wrote it by hand.
 	Message Kind = "message"
+	// Review: a pull request was reviewed.
+	Review Kind = "review"
+	// ReviewComment: an inline comment was written on a pull request.
+	ReviewComment Kind = "review_comment"
+	// State: the work item, or a pull request of it, was closed, merged or opened again.
+	State Kind = "state"
+	// Check: CI ended with a result at the head of a pull request.
+	Check Kind = "check"
 )
 
 // Kinds lists every kind, for tests that must cover them all.
-func Kinds() []Kind { return []Kind{Opened, Comment, Message} }
+func Kinds() []Kind { return []Kind{Opened, Comment, Message, Review, ReviewComment, State, Check} }
 
 // Valid reports whether k is one of the kinds.
 func (k Kind) Valid() bool { return k == Opened || k == Comment || k == Message }

@@ -21,6 +21,14 @@ func kindOf(k dispatcherv1.EventKind) deliver.Kind {
 		return deliver.Comment
 	case dispatcherv1.EventKind_EVENT_KIND_MESSAGE:
 		return deliver.Message
+	case dispatcherv1.EventKind_EVENT_KIND_REVIEW:
+		return deliver.Review
+	case dispatcherv1.EventKind_EVENT_KIND_REVIEW_COMMENT:
+		return deliver.ReviewComment
+	case dispatcherv1.EventKind_EVENT_KIND_STATE:
+		return deliver.State
+	case dispatcherv1.EventKind_EVENT_KIND_CHECK:
+		return deliver.Check
 	case dispatcherv1.EventKind_EVENT_KIND_UNSPECIFIED:
 	}
 	return ""
@@ -34,6 +42,14 @@ func kindTo(k deliver.Kind) dispatcherv1.EventKind {
 		return dispatcherv1.EventKind_EVENT_KIND_COMMENT
 	case deliver.Message:
 		return dispatcherv1.EventKind_EVENT_KIND_MESSAGE
+	case deliver.Review:
+		return dispatcherv1.EventKind_EVENT_KIND_REVIEW
+	case deliver.ReviewComment:
+		return dispatcherv1.EventKind_EVENT_KIND_REVIEW_COMMENT
+	case deliver.State:
+		return dispatcherv1.EventKind_EVENT_KIND_STATE
+	case deliver.Check:
+		return dispatcherv1.EventKind_EVENT_KIND_CHECK
 	}
 	return dispatcherv1.EventKind_EVENT_KIND_UNSPECIFIED
 }

@@ -114,6 +114,14 @@ func kindOf(kind string) dispatcherv1.EventKind {
 		return dispatcherv1.EventKind_EVENT_KIND_COMMENT
 	case poll.KindMessage:
 		return dispatcherv1.EventKind_EVENT_KIND_MESSAGE
+	case poll.KindReview:
+		return dispatcherv1.EventKind_EVENT_KIND_REVIEW
+	case poll.KindReviewComment:
+		return dispatcherv1.EventKind_EVENT_KIND_REVIEW_COMMENT
+	case poll.KindState:
+		return dispatcherv1.EventKind_EVENT_KIND_STATE
+	case poll.KindCheck:
+		return dispatcherv1.EventKind_EVENT_KIND_CHECK
 	}
 	return dispatcherv1.EventKind_EVENT_KIND_UNSPECIFIED
 }

@@ -65,3 +65,12 @@ func cut(s string, most int) string {
 	const rest = " […]"
 	return strings.ToValidUTF8(s[:most-len(rest)], "") + rest
 }
+
+// cutFront is cut, and keeps the end.
+func cutFront(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	const rest = "[…] "
+	return rest + strings.ToValidUTF8(s[len(s)-most+len(rest):], "")
+}

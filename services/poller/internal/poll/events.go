@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"muxpost.dev/muxpost/core/ledger"
@@ -24,6 +26,9 @@ const (
 	maxBody = 512 << 10
 	// maxTitle bounds a title, in characters.
 	maxTitle = 300
+	// maxHunk bounds the lines that an inline comment is about, and maxSummary what CI says of a result, in bytes.
+	maxHunk    = 4 << 10
+	maxSummary = 8 << 10
 )
 
 // maker makes events of one source.
@@ -34,36 +39,60 @@ type maker struct {
 	budget   int
 }
 
-// firstSight returns the opening event of an item, and its comments as the baseline.
-func (m maker) firstSight(workItem string, item Item, comments []Post) ([]Event, error) {
-	comments = inOrder(comments)
-	opening, err := m.opening(workItem, item, comments)
+// thread is where something was written: the item's own, or that of a pull request that belongs to it.
+type thread struct {
+	workItem string
+	item     Item
+	// pull is the pull request's own ref, and node its node id; both are empty for the item's own thread.
+	pull string
+	node string
+}
+
+// of names the thread, for a person.
+func (t thread) of() string {
+	switch t.pull {
+	case "", t.workItem:
+		return t.workItem
+	}
+	return t.pull + " (a pull request of " + t.workItem + ")"
+}
+
+// firstSight returns the opening event of an item, and what was written before as the baseline.
+func (m maker) firstSight(t thread, posts []Post) ([]Event, error) {
+	posts = inOrder(posts)
+	opening, err := m.opening(t, posts)
 	if err != nil {
 		return nil, err
 	}
 	events := []Event{opening}
-	for _, c := range comments {
-		events = append(events, m.settled(m.commentEvent(workItem, item, c), ledger.ReasonBaselined))
+	for _, c := range posts {
+		events = append(events, m.settled(m.postEvent(t, c), ledger.ReasonBaselined))
 	}
 	return events, nil
 }
 
-// later returns the events of comments that were written after an item's first sight.
-func (m maker) later(workItem string, item Item, comments []Post) ([]Event, error) {
+// later returns the events of posts that were written after a thread's first sight. What was written at or before baseline is only
+// context; the zero time means that nothing was.
+func (m maker) later(t thread, posts []Post, baseline time.Time) ([]Event, error) {
 	var events []Event
-	for _, c := range inOrder(comments) {
-		e := m.commentEvent(workItem, item, c)
-		if reason := m.policy.comment(c); reason != "" {
+	for _, c := range inOrder(posts) {
+		e := m.postEvent(t, c)
+		reason := m.policy.post(c)
+		switch {
+		case !baseline.IsZero() && !c.CreatedAt.After(baseline):
+			reason = ledger.ReasonBaselined
+		case reason == "" && c.silent():
+			reason = ReasonEmpty
+		}
+		if reason != "" {
 			events = append(events, m.settled(e, reason))
 			continue
 		}
-		said := prompt.Event{What: "New comment by " + e.Author + " on " + workItem, Title: item.Title, URL: c.URL, Body: c.Body}
 		var err error
-		if e.Text, err = render(said); err != nil {
+		if e.Text, err = m.said(t, c, e.Author, false); err != nil {
 			return nil, err
 		}
-		said.What = "Edited comment by " + e.Author + " on " + workItem + " (this is what it says now, in place of what it said before)"
-		if e.EditedText, err = render(said); err != nil {
+		if e.EditedText, err = m.said(t, c, e.Author, true); err != nil {
 			return nil, err
 		}
 		events = append(events, e)
@@ -71,28 +100,87 @@ func (m maker) later(workItem string, item Item, comments []Post) ([]Event, erro
 	return events, nil
 }
 
-func (m maker) opening(workItem string, item Item, comments []Post) (Event, error) {
-	e := m.event(workItem, item, KindOpened, item.NodeID, onlyRevision)
-	e.Author, e.URL = line(item.Author.Login), line(item.URL)
+// said returns a post as an agent is to read it.
+func (m maker) said(t thread, c Post, author string, edited bool) (string, error) {
+	what := "comment by "
+	switch c.Kind {
+	case KindReview:
+		what = "review by "
+	case KindReviewComment:
+		what = "inline comment by "
+	}
+	if edited {
+		what = "Edited " + what
+	} else {
+		what = "New " + what
+	}
+	what += author + " on " + t.of()
+	body := c.Body
+	switch c.Kind {
+	case KindReview:
+		what += ": " + strings.ReplaceAll(c.Verdict, "_", " ")
+	case KindReviewComment:
+		what += ", at " + place(c)
+		if c.Thread != c.ID {
+			what += ", in the thread " + strconv.FormatInt(c.Thread, 10)
+		} else {
+			what += ", which begins the thread " + strconv.FormatInt(c.Thread, 10)
+		}
+		if c.Hunk != "" {
+			body += "\n\nIt is about these lines:\n" + cutFront(c.Hunk, maxHunk)
+		}
+	}
+	if edited {
+		what += " (this is what it says now, in place of what it said before)"
+	}
+	return render(prompt.Event{What: what, Title: t.item.Title, URL: c.URL, Body: body})
+}
+
+// place names the file and the line of an inline comment.
+func place(c Post) string {
+	where := line(c.Path)
+	if c.Line > 0 {
+		where += " line " + strconv.Itoa(c.Line)
+		if strings.EqualFold(c.Side, "left") {
+			where += " of the old version"
+		}
+	}
+	return where
+}
+
+// silent reports whether a post has nothing for an agent: an approval or a remark without a word (the inline comments of a review are
+// posts of their own). That changes are requested is a word.
+func (c Post) silent() bool {
+	return c.Kind == KindReview && c.Verdict != VerdictChanges && strings.TrimSpace(c.Body) == ""
+}
+
+func (m maker) opening(t thread, posts []Post) (Event, error) {
+	item := t.item
+	e := m.event(t, KindOpened, item.NodeID, onlyRevision)
+	e.Author, e.Association, e.URL = line(item.Author.Login), item.Author.Association, line(item.URL)
 	e.UpstreamAt = item.CreatedAt
 	if reason := m.policy.opening(item); reason != "" {
 		return m.settled(e, reason), nil
 	}
-	thread, left := m.thread(comments)
-	what := fmt.Sprintf("Work item %s, opened by %s", workItem, cmp.Or(e.Author, "an account that is gone"))
+	earlier, left := m.thread(posts)
+	kind := "Work item"
+	if item.Pull != nil {
+		kind = "Pull request"
+	}
+	what := fmt.Sprintf("%s %s, opened by %s", kind, t.workItem, cmp.Or(e.Author, "an account that is gone"))
 	if left > 0 {
 		what += fmt.Sprintf(" (%d of its earlier comments are left out here, follow the link to read them)", left)
 	}
 	var err error
-	e.Text, err = render(prompt.Event{What: what, Title: item.Title, URL: item.URL, Body: item.Body, Thread: thread})
+	e.Text, err = render(prompt.Event{What: what, Title: item.Title, URL: item.URL, Body: item.Body, Thread: earlier})
 	return e, err
 }
 
 // thread returns what people who may steer said before, oldest first, and how many of it did not fit: the newest are kept.
-func (m maker) thread(comments []Post) (posts []prompt.Post, left int) {
+func (m maker) thread(posts []Post) (earlier []prompt.Post, left int) {
 	size := 0
-	for _, c := range slices.Backward(comments) {
-		if m.policy.comment(c) != "" {
+	for _, c := range slices.Backward(posts) {
+		if m.policy.post(c) != "" || c.silent() {
 			continue
 		}
 		size += len(c.Body)
@@ -100,27 +188,99 @@ func (m maker) thread(comments []Post) (posts []prompt.Post, left int) {
 			left++
 			continue
 		}
-		posts = append(posts, prompt.Post{Author: line(c.Author.Login), Body: c.Body})
+		earlier = append(earlier, prompt.Post{Author: line(c.Author.Login), Body: c.Body})
 	}
-	slices.Reverse(posts)
-	return posts, left
+	slices.Reverse(earlier)
+	return earlier, left
 }
 
-func (m maker) commentEvent(workItem string, item Item, c Post) Event {
-	e := m.event(workItem, item, KindComment, c.NodeID, revisionOf(c.Body))
-	e.Author, e.URL = line(c.Author.Login), line(c.URL)
+func (m maker) postEvent(t thread, c Post) Event {
+	revision := revisionOf(c.Body)
+	if c.Kind == KindReview {
+		// A review that is dismissed, or becomes an approval, says something else with the same words.
+		revision = ledger.Revision(c.Verdict, revision)
+	}
+	e := m.event(t, c.Kind, c.NodeID, revision)
+	e.Author, e.Association, e.URL = line(c.Author.Login), c.Author.Association, line(c.URL)
 	e.UpstreamAt, e.UpstreamOrder, e.EditedAt = c.CreatedAt, c.ID, c.UpdatedAt
-	if m.policy.comment(c) == "" {
+	if m.policy.post(c) == "" {
 		e.Excerpt = cut(c.Body, maxExcerpt)
 	}
 	return e
 }
 
-func (m maker) event(workItem string, item Item, kind, objectID, revision string) Event {
-	key := ledger.Key{Provider: m.provider, Host: item.Ref.Host(), Kind: kind, ObjectID: objectID, Revision: revision}
+// ended returns the event that says how an item or a pull request of it stands now, when it stood otherwise before. was is when it was
+// last closed, on the source's clock; zero when that is not known. What is older than what was shown at a time is no news.
+func (m maker) ended(t thread, now Item, wasOpen bool, was, shown time.Time) (Event, bool, error) {
+	revision, what := "", ""
+	switch {
+	case now.UpdatedAt.Before(shown):
+		return Event{}, false, nil
+	case !now.Open && (wasOpen || !was.IsZero() && now.ClosedAt.After(was)):
+		revision, what = "closed:"+stamp(now.ClosedAt), "was closed"
+		if now.Pull != nil && now.Pull.Merged {
+			what = "was merged into " + line(now.Pull.Base)
+		}
+	case now.Open && !wasOpen:
+		revision, what = "reopened:"+stamp(was), "was opened again"
+	default:
+		return Event{}, false, nil
+	}
+	e := m.event(t, KindState, now.NodeID, revision)
+	e.URL, e.UpstreamAt = line(now.URL), now.ClosedAt
+	if now.Open || e.UpstreamAt.IsZero() {
+		e.UpstreamAt = now.UpdatedAt
+	}
+	kind := "The work item "
+	if now.Pull != nil {
+		kind = "The pull request "
+	}
+	var err error
+	e.Text, err = render(prompt.Event{What: kind + t.of() + " " + what, Title: now.Title, URL: now.URL})
+	return e, true, err
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return strconv.FormatInt(t.Unix(), 10)
+}
+
+// check returns the event of a result of CI that an agent should know: one that failed.
+func (m maker) check(t thread, c Check, head string) (Event, bool, error) {
+	if !c.failed() {
+		return Event{}, false, nil
+	}
+	e := m.event(t, KindCheck, cmp.Or(c.NodeID, c.Kind+":"+strconv.FormatInt(c.ID, 10)), c.Conclusion+":"+strconv.Itoa(c.Attempt))
+	e.URL, e.UpstreamAt, e.UpstreamOrder, e.Commit = line(c.URL), c.EndedAt, c.ID, c.SHA
+	what := fmt.Sprintf("CI on %s: the check %s ended with %s at commit %s, which is its current head (run %d)", t.of(),
+		strconv.Quote(line(c.Name)), strings.ReplaceAll(line(c.Conclusion), "_", " "), line(c.SHA), c.ID)
+	body := strings.TrimSpace(c.Title + "\n" + c.Summary)
+	var err error
+	e.Text, err = render(prompt.Event{What: what, Title: t.item.Title, URL: c.URL, Body: cut(body, maxSummary)})
+	if c.SHA != head {
+		// It is kept with its text: the commit may become the head again.
+		e.State, e.Reason, e.Detail = ledger.Cancelled, ReasonSuperseded, StaleDetail(head)
+	}
+	return e, true, err
+}
+
+// failed reports whether a result is one that somebody has to do something about.
+func (c Check) failed() bool {
+	return c.Done && slices.Contains([]string{"failure", "error", "timed_out", "startup_failure", "action_required"}, c.Conclusion)
+}
+
+// StaleDetail explains to a person why a result of CI is cancelled.
+func StaleDetail(head string) string {
+	return "its commit is not the head of the pull request any more; that is " + cmp.Or(line(head), "not known")
+}
+
+func (m maker) event(t thread, kind, objectID, revision string) Event {
+	key := ledger.Key{Provider: m.provider, Host: t.item.Ref.Host(), Kind: kind, ObjectID: objectID, Revision: revision}
 	return Event{
-		DeliveryID: ledger.DeliveryID(key, workItem), Key: key, WorkItem: workItem, NodeID: item.NodeID, Source: m.source,
-		Kind: kind, Title: line(item.Title), State: ledger.Pending, Budget: m.budget,
+		DeliveryID: ledger.DeliveryID(key, t.workItem), Key: key, WorkItem: t.workItem, NodeID: t.item.NodeID, Source: m.source,
+		Kind: kind, Thread: t.node, Title: line(t.item.Title), State: ledger.Pending, Budget: m.budget,
 	}
 }
 
@@ -129,6 +289,9 @@ func (m maker) settled(e Event, reason string) Event {
 	e.EditedText = ""
 	return e
 }
+
+// SettleUntold settles an event that tells the end of an item of which no agent knows.
+func SettleUntold(e Event) Event { return maker{}.settled(e, ReasonUntold) }
 
 // OnceMore returns a text that may be in the conversation already, as it is typed again.
 func OnceMore(text string) string {
@@ -156,8 +319,8 @@ func render(e prompt.Event) (string, error) {
 }
 
 // inOrder sorts by time, and within a second by id.
-func inOrder(comments []Post) []Post {
-	return slices.SortedFunc(slices.Values(comments), func(a, b Post) int {
+func inOrder(posts []Post) []Post {
+	return slices.SortedFunc(slices.Values(posts), func(a, b Post) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 }

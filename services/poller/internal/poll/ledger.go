@@ -32,6 +32,11 @@ type Ledger interface {
 	EndLook(ctx context.Context, source, holder string, end LookEnd) error
 	// Known returns the items that were last seen in a place and are not closed, and those with one of the node ids.
 	Known(ctx context.Context, place string, nodeIDs []string) ([]Known, error)
+	// KnownPulls returns the pull requests that were last seen in a place and are open or not yet known to have been told closed, and
+	// those with one of the node ids.
+	KnownPulls(ctx context.Context, place string, nodeIDs []string) ([]KnownPull, error)
+	// Items returns the work items that are known under refs and were seen before, by ref; what is not known is left out.
+	Items(ctx context.Context, refs []string) (map[string]Owner, error)
 	// Record writes an item, how far it was read, and its events, all or nothing. What an object said when it was last seen is no
 	// event again; what it says now takes the place of what it said (Revise). What a complete record lacks is missing from then on,
 	// and what is Gone is cancelled, or marked where it has ended.
@@ -99,12 +104,62 @@ type Known struct {
 	Waiting bool
 	// Missing are its comments that the latest complete listing lacked.
 	Missing []Missing
+	// ClosedUpstream is when it was last closed, on the source's clock; zero when it never was, or that is not known.
+	ClosedUpstream time.Time
+	// ShownAt is the newest change of it that was heard of, on the source's clock: what is older is no news of its state.
+	ShownAt time.Time
 }
+
+// Owner is a work item that a pull request may belong to.
+type Owner struct {
+	WorkItem string
+	// Since is when it was first seen, on the source's clock: what was written by then is only context.
+	Since time.Time
+}
+
+// KnownPull is a pull request as the ledger knows it.
+type KnownPull struct {
+	NodeID string
+	Number uint64
+	// WorkItem is the item that it belongs to, and Rule how it came to it; empty when it belongs to none.
+	WorkItem string
+	Rule     Rule
+	// Closes are the refs of the issues that it closed when that was last asked.
+	Closes []string
+	// Open is its state, HeadSHA the commit at its head, and ClosedUpstream as Known's.
+	Open           bool
+	HeadSHA        string
+	ClosedUpstream time.Time
+	ShownAt        time.Time
+	// SeenAt, SeenUpdatedAt and PostsSince are as Known's: what it looked like when its thread was last read. They are zero until then.
+	SeenAt, SeenUpdatedAt, PostsSince time.Time
+	// UnlinkedAt is when it was last seen without an item.
+	UnlinkedAt time.Time
+	// Waiting and Missing are as Known's.
+	Waiting bool
+	Missing []Missing
+}
+
+// Rule is how a pull request came to its item.
+type Rule string
+
+// The rules, in the order in which they count.
+const (
+	// RuleByHand: an operator said so. It stays, whatever the others would say.
+	RuleByHand Rule = "by_hand"
+	// RuleClosing: it closes the item.
+	RuleClosing Rule = "closing_reference"
+	// RuleBranch: its branch is named as the item's own.
+	RuleBranch Rule = "branch"
+	// RuleItself: it is under our care itself.
+	RuleItself Rule = "itself"
+)
 
 // Missing is a comment that a complete listing lacked, though it was there before.
 type Missing struct {
-	// Object is its natural key without the revision, and ID the provider's number of it.
+	// Object is its natural key without the revision, Kind its kind, and ID the provider's number of it.
 	Object string
+	Kind   string
 	ID     int64
 	// Since is when it was first missing, on the source's clock.
 	Since time.Time
@@ -130,10 +185,25 @@ type Record struct {
 	// Closed is true when the item is closed or gone.
 	Closed bool
 	Events []Event
+	// Pull is set for the thread of a pull request; then the item's own row is not written, except for a first sight.
+	Pull *PullRecord
+	// Partial is true when the item was not read, only something of it was heard: then how far it was read is left as it is.
+	Partial bool
+	// Deleted are objects of which is known that they are gone.
+	Deleted []Event
 	// Complete is true when the events are those of every comment that the listing has: one that they lack is missing.
 	Complete bool
 	// Gone are the objects that were missing for long enough and are gone when asked for by themselves.
 	Gone []string
+}
+
+// PullRecord is what a look found out about one pull request.
+type PullRecord struct {
+	// Rule and Detail say how it came to the item of the record, when it did now; the empty Rule leaves that as it is.
+	Rule   Rule
+	Detail string
+	// Closes replaces KnownPull.Closes; nil leaves it.
+	Closes []string
 }
 
 // Recorded counts what was new.
@@ -167,6 +237,12 @@ type Event struct {
 	Author     string
 	URL        string
 	Title      string
+	// Thread is the pull request that it happened at, by its node id; empty for the item's own thread.
+	Thread string
+	// Association is what its author is to the repository, as the provider says.
+	Association string
+	// Commit is what a result of CI is about.
+	Commit string
 	// Text is what the agent is to read; empty for an event that is settled.
 	Text string
 	// EditedText takes the place of Text, and EditedAt that of UpstreamAt, when an earlier revision may be in the conversation.

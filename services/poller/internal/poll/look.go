@@ -31,6 +31,7 @@ const (
 type look struct {
 	ledger   Ledger
 	rearmer  Rearmer
+	edits    *edits
 	watched  Watched
 	maker    maker
 	began    time.Time
@@ -42,7 +43,7 @@ type look struct {
 
 func (p *Poller) newLook(w Watched, began time.Time) *look {
 	return &look{
-		ledger: p.config.Ledger, rearmer: p.config.Rearmer, watched: w, began: began, result: Result{Source: w.Name},
+		ledger: p.config.Ledger, rearmer: p.config.Rearmer, edits: &p.edits, watched: w, began: began, result: Result{Source: w.Name},
 		maker: maker{source: w.Name, provider: w.Provider, policy: w.Policy, budget: p.config.Budget},
 	}
 }
@@ -113,42 +114,62 @@ func (l *look) end(before Look) LookEnd {
 	return e
 }
 
+// repository reads the issues of a repository first: a pull request may belong to one that is seen for the first time.
 func (l *look) repository(ctx context.Context, repository string) {
 	listing, err := l.watched.Source.Items(ctx, repository)
 	if err != nil {
 		l.note(err)
 		return
 	}
-	nodeIDs := make([]string, len(listing.Items))
-	for i, item := range listing.Items {
-		nodeIDs[i] = item.NodeID
-	}
 	place, err := l.place(repository)
 	if err != nil {
 		l.note(err)
 		return
 	}
-	all, err := l.ledger.Known(ctx, place, nodeIDs)
+	var issues, pulls []Item
+	for _, item := range listing.Items {
+		if item.Pull != nil {
+			pulls = append(pulls, item)
+		} else {
+			issues = append(issues, item)
+		}
+	}
+	l.issues(ctx, repository, place, issues, listing.At)
+	if !l.over() {
+		l.pulls(ctx, repository, place, pulls, listing.At)
+	}
+}
+
+func (l *look) issues(ctx context.Context, repository, place string, issues []Item, at time.Time) {
+	all, err := l.ledger.Known(ctx, place, nodeIDs(issues))
 	if err != nil {
 		l.note(err)
 		return
 	}
 	known := newIndex(all)
-	taken, names := make([]*Known, len(listing.Items)), []string(nil)
-	for i, item := range listing.Items {
+	taken, names := make([]*Known, len(issues)), []string(nil)
+	for i, item := range issues {
 		if taken[i] = known.take(item); taken[i] != nil {
 			names = append(names, taken[i].WorkItem)
 		}
 	}
 	l.rearm(ctx, names)
-	for i, item := range listing.Items {
+	for i, item := range issues {
 		l.result.Items++
-		l.note(l.item(ctx, item, taken[i], listing.At))
+		l.note(l.item(ctx, item, taken[i], at))
 		if l.over() {
 			return
 		}
 	}
-	l.others(ctx, repository, place, known.rest(), listing.At)
+	l.others(ctx, repository, place, known.rest(), at)
+}
+
+func nodeIDs(items []Item) []string {
+	ids := make([]string, len(items))
+	for i, item := range items {
+		ids[i] = item.NodeID
+	}
+	return ids
 }
 
 // rearm has what gave up tried again, of items that are seen.
@@ -191,8 +212,7 @@ func (l *look) others(ctx context.Context, repository, place string, rest []Know
 	}
 }
 
-// item reads one item's comments if it may have news, and records what they are. All of them are read while one is on its way or
-// missing, and when there are fewer than before: that one is no longer among them shows only then.
+// item reads one item's own thread if it may have news, and records what they are.
 func (l *look) item(ctx context.Context, item Item, k *Known, at time.Time) error {
 	if k == nil || !k.Baselined {
 		return l.firstSight(ctx, item, k, at)
@@ -200,74 +220,61 @@ func (l *look) item(ctx context.Context, item Item, k *Known, at time.Time) erro
 	if k.quiet(item) && k.Closed == !item.Open && len(k.Missing) == 0 {
 		return nil
 	}
+	state, told, err := l.maker.ended(thread{workItem: k.WorkItem, item: item}, item, !k.Closed, k.ClosedUpstream, k.ShownAt)
+	if err != nil {
+		return err
+	}
 	since := k.CommentsSince
 	if k.Waiting || len(k.Missing) > 0 || item.Comments < k.SeenComments {
 		since = time.Time{}
 	}
-	complete := since.IsZero()
-	if !complete {
-		since = since.Add(-overlap)
-	}
-	comments, err := l.watched.Source.Posts(ctx, item.Repository, item.Ref.Number(), item.Pull != nil, since)
+	r, err := l.thread(ctx, thread{workItem: k.WorkItem, item: item}, since, k.Missing, time.Time{}, at)
 	if err != nil {
 		return err
 	}
-	events, err := l.maker.later(k.WorkItem, item, comments)
-	if err != nil {
-		return err
+	if told {
+		r.Events = append(r.Events, state)
 	}
-	var gone []string
-	if complete {
-		if gone, err = l.gone(ctx, item, k.Missing, events, at); err != nil {
-			return err
-		}
-	}
-	return l.record(ctx, Record{
-		WorkItem: k.WorkItem, Item: item, SeenAt: at, CommentsSince: newest(k.CommentsSince, comments), Closed: !item.Open, Events: events,
-		Complete: complete, Gone: gone,
-	})
-}
-
-// gone asks for the comments that have been missing for long enough and are not listed now either, each by itself, and returns those
-// that are gone. One listing alone proves nothing: it may be older than the one before.
-func (l *look) gone(ctx context.Context, item Item, missing []Missing, listed []Event, at time.Time) (gone []string, err error) {
-	there := make(map[string]bool, len(listed))
-	for _, e := range listed {
-		there[ObjectOf(e.Key)] = true
-	}
-	for _, m := range missing {
-		if there[m.Object] || at.Sub(m.Since) < missingTime {
-			continue
-		}
-		found, err := l.watched.Source.HasPost(ctx, item.Repository, item.Ref.Number(), KindComment, m.ID)
-		if err != nil {
-			return nil, err
-		}
-		if !found {
-			gone = append(gone, m.Object)
-		}
-	}
-	return gone, nil
+	r.CommentsSince = latest(k.CommentsSince, r.CommentsSince)
+	r.Closed = !item.Open
+	return l.record(ctx, r)
 }
 
 // firstSight records the opening event and the baseline. Without all the comments there is no first sight: what could not be
 // read would later be taken for new.
 func (l *look) firstSight(ctx context.Context, item Item, k *Known, at time.Time) error {
-	workItem := item.Ref.String()
+	t := thread{workItem: item.Ref.String(), item: item}
 	if k != nil {
-		workItem = k.WorkItem
+		t.workItem = k.WorkItem
 	}
-	comments, err := l.watched.Source.Posts(ctx, item.Repository, item.Ref.Number(), item.Pull != nil, time.Time{})
+	posts, err := l.posts(ctx, t, time.Time{})
 	if err != nil {
 		return err
 	}
-	events, err := l.maker.firstSight(workItem, item, comments)
+	events, err := l.opened(ctx, t, posts)
 	if err != nil {
 		return err
 	}
 	return l.record(ctx, Record{
-		WorkItem: workItem, Item: item, FirstSight: true, SeenAt: at, CommentsSince: newest(time.Time{}, comments), Events: events,
+		WorkItem: t.workItem, Item: item, FirstSight: true, SeenAt: at, CommentsSince: newest(posts), Events: events,
 	})
+}
+
+// opened makes the events of a first sight, with the editor of the item's own text.
+func (l *look) opened(ctx context.Context, t thread, posts []Post) ([]Event, error) {
+	events, err := l.maker.firstSight(t, posts)
+	if err != nil || events[0].Text == "" || l.watched.Policy.TrustLabel {
+		return events, err
+	}
+	editors, err := l.editors(ctx, []string{t.item.NodeID})
+	if err != nil {
+		return nil, err
+	}
+	editor, edited := editors[t.item.NodeID]
+	if edited && l.maker.policy.edited(t.item.Author, orGone(editor), true) {
+		events[0] = l.maker.settled(events[0], ReasonEditor)
+	}
+	return events, nil
 }
 
 func (l *look) record(ctx context.Context, r Record) error {
@@ -284,13 +291,18 @@ func (k Known) quiet(item Item) bool {
 	return k.SeenUpdatedAt.Equal(item.UpdatedAt) && k.SeenComments == item.Comments && k.SeenAt.Sub(item.UpdatedAt) >= settleTime
 }
 
-func newest(since time.Time, comments []Post) time.Time {
-	for _, c := range comments {
-		if c.UpdatedAt.After(since) {
-			since = c.UpdatedAt
-		}
+func newest(posts []Post) (since time.Time) {
+	for _, c := range posts {
+		since = latest(since, c.UpdatedAt)
 	}
 	return since
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // index finds known items by the provider's id, or by name where that is not known yet.

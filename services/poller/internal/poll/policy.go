@@ -1,21 +1,31 @@
 package poll
 
 import (
+	"slices"
 	"strings"
 
 	"muxpost.dev/muxpost/core/ledger"
 )
 
-// marker begins a hidden line in everything that muxpost itself writes upstream.
+// marker begins a hidden line in everything that muxpost itself writes upstream, and that agents are asked to write.
 const marker = "<!-- muxpost"
 
 // The poller's own reasons, beside the ledger's: for settling an event when it comes in, and for ending one afterwards.
 const (
-	// ReasonOwn: muxpost wrote it.
+	// ReasonOwn: muxpost wrote it, or the account that it acts as.
 	ReasonOwn = "own"
 	// ReasonBot: a machine wrote it. Two machines that answer each other would never end.
 	ReasonBot = "bot"
-	// ReasonSuperseded: cancelled, because it was edited upstream before it was delivered, and a later revision is in its place.
+	// ReasonEditor: it was edited by somebody who may not steer, or by nobody knows whom.
+	ReasonEditor = "editor"
+	// ReasonEmpty: there is nothing in it that an agent could read, such as an approval without a word.
+	ReasonEmpty = "empty"
+	// ReasonLoop: dropped, because more was written about its item within a short time than people write.
+	ReasonLoop = "loop"
+	// ReasonUntold: settled, because it tells the end of an item of which no agent was told anything.
+	ReasonUntold = "untold"
+	// ReasonSuperseded: cancelled, because it was edited upstream before it was delivered, and a later revision is in its place; or
+	// because it is a result of CI, and its commit is no longer the head.
 	ReasonSuperseded = "superseded"
 	// ReasonTypedAgain: settled as unconfirmed, and typed once more under another id by a person's order.
 	ReasonTypedAgain = "typed_again"
@@ -25,38 +35,77 @@ const (
 
 // Policy says who may steer. The zero value lets nobody.
 type Policy struct {
-	// Authors are the logins whose comments and items count, in any case.
+	// Authors are the logins whose posts and items count, in any case.
 	Authors []string
-	// TrustLabel lets an item's opening event through whoever wrote the item: putting the label on takes triage rights.
+	// Associations are what the provider may say of an author for his posts and items to count, such as MEMBER.
+	Associations []string
+	// Machines are the logins of bots whose posts count, in any case; without it, nobody's who is a machine.
+	Machines []string
+	// TrustLabel lets an item's opening event through whoever wrote the item: putting it under our care takes triage rights.
 	TrustLabel bool
+	// Own is the login that the source's token acts as; empty when it is not known. What it writes is ours, unless it is among the
+	// authors: then it is a person's, and only the mark tells what is ours.
+	Own string
 }
 
-// comment judges a comment by its own author: a reason to settle it, or none.
-func (p Policy) comment(c Post) (reason string) {
-	switch {
-	case strings.Contains(c.Body, marker):
-		return ReasonOwn
-	case c.Author.Machine:
-		return ReasonBot
-	case !p.allows(c.Author):
-		return ledger.ReasonUnauthorised
+// post judges a post by its own author, and by who edited it: a reason to settle it, or none.
+func (p Policy) post(c Post) (reason string) {
+	if reason := p.judge(c.Author, c.Body); reason != "" {
+		return reason
+	}
+	if !c.EditorKnown && c.UpdatedAt.After(c.CreatedAt) {
+		return ReasonEditor
+	}
+	if p.edited(c.Author, c.Editor, c.EditorKnown) {
+		return ReasonEditor
 	}
 	return ""
 }
 
 // opening judges an item: a reason to settle its opening event, or none.
 func (p Policy) opening(i Item) (reason string) {
-	switch {
-	case strings.Contains(i.Body, marker):
+	if strings.Contains(i.Body, marker) {
 		return ReasonOwn
-	case p.TrustLabel:
+	}
+	if p.TrustLabel {
 		return ""
-	case i.Author.Machine:
+	}
+	return p.judge(i.Author, "")
+}
+
+func (p Policy) judge(a Author, body string) (reason string) {
+	switch {
+	case strings.Contains(body, marker):
+		return ReasonOwn
+	case has(p.Machines, a.Login) && a.Machine:
+		return ""
+	case p.own(a):
+		return ReasonOwn
+	case a.Machine:
 		return ReasonBot
-	case !p.allows(i.Author):
+	case !p.allows(a):
 		return ledger.ReasonUnauthorised
 	}
 	return ""
+}
+
+// edited reports whether somebody else than the author changed it who may not steer. Nobody says what an editor is to the repository,
+// so only the list of logins counts.
+func (p Policy) edited(author, editor Author, known bool) bool {
+	if !known || editor == (Author{}) {
+		return false
+	}
+	if strings.EqualFold(author.Login, editor.Login) && editor.Login != "" && !editor.Machine {
+		return false
+	}
+	if editor.Machine {
+		return !has(p.Machines, editor.Login)
+	}
+	return !has(p.Authors, editor.Login)
+}
+
+func (p Policy) own(a Author) bool {
+	return p.Own != "" && strings.EqualFold(p.Own, a.Login) && !has(p.Authors, a.Login)
 }
 
 // allows compares names as the provider does. A name that is missing is nobody's.
@@ -64,12 +113,11 @@ func (p Policy) allows(a Author) bool {
 	if a.Login == "" {
 		return false
 	}
-	for _, name := range p.Authors {
-		if strings.EqualFold(name, a.Login) {
-			return true
-		}
-	}
-	return false
+	return has(p.Authors, a.Login) || a.Association != "" && slices.Contains(p.Associations, strings.ToUpper(a.Association))
+}
+
+func has(names []string, login string) bool {
+	return login != "" && slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, login) })
 }
 
 // explain says why an event was settled, for a person.
@@ -79,13 +127,19 @@ func explain(reason, login string) string {
 	}
 	switch reason {
 	case ReasonOwn:
-		return "it carries the mark of muxpost's own posts"
+		return "it carries the mark of muxpost's own posts, or the source's own account wrote it"
 	case ReasonBot:
 		return "written by a machine (" + login + "), and machines do not steer agents"
+	case ReasonEditor:
+		return "edited by somebody who is not among the source's authors, or it cannot be told by whom"
+	case ReasonEmpty:
+		return "there is nothing in it to read"
 	case ledger.ReasonUnauthorised:
 		return login + " is not among the source's authors"
 	case ledger.ReasonBaselined:
 		return "it was there before the item was first seen"
+	case ReasonUntold:
+		return "no agent was told of the item, so none is told of its end"
 	}
 	return ""
 }

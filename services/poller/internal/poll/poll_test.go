@@ -68,16 +68,16 @@ func TestPolicy_WhoMaySteer(t *testing.T) {
 		{"the label is trusted, our own mark", Policy{TrustLabel: true}, alice, "<!-- muxpost -->", ReasonOwn, ReasonOwn},
 	} {
 		equal(t, tt.name+", opening", tt.policy.opening(Item{Author: tt.author, Body: tt.body}), tt.opening)
-		equal(t, tt.name+", comment", tt.policy.comment(Post{Author: tt.author, Body: tt.body}), tt.comment)
+		equal(t, tt.name+", comment", tt.policy.post(Post{Author: tt.author, Body: tt.body}), tt.comment)
 	}
 }
 
 func TestEvents_TheFenceIsAnotherEachTime(t *testing.T) {
 	m := newMaker(Policy{Authors: []string{"alice"}})
-	c := Post{NodeID: "IC_1", Author: Author{Login: "alice"}, Body: "one"}
-	a, err := m.later("github:octo/widget#7", item(t), []Post{c})
+	c := Post{Kind: KindComment, NodeID: "IC_1", Author: Author{Login: "alice"}, Body: "one"}
+	a, err := m.later(thread{workItem: "github:octo/widget#7", item: item(t)}, []Post{c}, time.Time{})
 	must(t, err)
-	b, err := m.later("github:octo/widget#7", item(t), []Post{c})
+	b, err := m.later(thread{workItem: "github:octo/widget#7", item: item(t)}, []Post{c}, time.Time{})
 	must(t, err)
 	if a[0].Text == b[0].Text {
 		t.Error("two fences are alike")
@@ -91,11 +91,11 @@ func TestEvents_WhateverWasWrittenFits(t *testing.T) {
 	var comments []Post
 	for n := range 400 {
 		comments = append(comments, Post{
-			ID: int64(n), NodeID: fmt.Sprint("IC_", n), Author: Author{Login: "alice"},
+			Kind: KindComment, ID: int64(n), NodeID: fmt.Sprint("IC_", n), Author: Author{Login: "alice"},
 			Body: fmt.Sprintf("number %03d. %s", n, strings.Repeat("x", 1000)),
 		})
 	}
-	events, err := m.firstSight("github:octo/widget#7", i, comments)
+	events, err := m.firstSight(thread{workItem: "github:octo/widget#7", item: i}, comments)
 	must(t, err)
 	text := events[0].Text
 	if len(text) > prompt.MaxText || !strings.Contains(text, "number 399.") || strings.Contains(text, "number 000.") ||
@@ -162,6 +162,10 @@ func (l *fakeLedger) EndLook(_ context.Context, _, _ string, end LookEnd) error 
 }
 
 func (l *fakeLedger) Known(context.Context, string, []string) ([]Known, error) { return nil, nil }
+
+func (l *fakeLedger) KnownPulls(context.Context, string, []string) ([]KnownPull, error) { return nil, nil }
+
+func (l *fakeLedger) Items(context.Context, []string) (map[string]Owner, error) { return nil, nil }
 
 func (l *fakeLedger) Record(_ context.Context, r Record) (Recorded, error) {
 	l.records = append(l.records, r)

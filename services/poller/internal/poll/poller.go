@@ -30,6 +30,10 @@ type Watched struct {
 	// Host is the provider's host, as it stands in names of work items.
 	Host   string
 	Source Source
+	// Graph answers what threads do not show; nil when the source has none, and then what looks edited does not steer.
+	Graph Graph
+	// Branch is the name of the branch that belongs to an item, with {number} for the item's number; empty for none.
+	Branch string
 	// Repositories are read in this order.
 	Repositories []string
 	// Interval is how often the source is to be looked at; for the record, whoever calls Look keeps it.
@@ -58,6 +62,8 @@ type Config struct {
 type Poller struct {
 	config Config
 
+	edits edits
+
 	mu   sync.Mutex
 	last map[string]string // the last problem of each source, so that one that lasts is logged once
 }
@@ -80,9 +86,9 @@ func (p *Poller) Sources() []string {
 func (p *Poller) Watched() []Watched { return slices.Clone(p.config.Sources) }
 
 // MaySteer reports whether an author may steer agents by what he writes at a source; nobody may at one that is not configured.
-func (p *Poller) MaySteer(source, author string) bool {
+func (p *Poller) MaySteer(source string, author Author) bool {
 	i := slices.IndexFunc(p.config.Sources, func(w Watched) bool { return w.Name == source })
-	return i >= 0 && p.config.Sources[i].Policy.allows(Author{Login: author})
+	return i >= 0 && (p.config.Sources[i].Policy.allows(author) || has(p.config.Sources[i].Policy.Machines, author.Login))
 }
 
 // Result is what one look at one source found.

@@ -8,9 +8,15 @@ import (
 	"muxpost.dev/muxpost/core/prompt"
 )
 
+// IsPost reports whether events of a kind are about something that was written, and can be edited and deleted.
+func IsPost(kind string) bool { return slices.Contains(PostKinds(), kind) }
+
+// PostKinds returns the kinds of events about something that was written.
+func PostKinds() []string { return []string{KindComment, KindReview, KindReviewComment} }
+
 // ObjectOf returns a natural key without its revision: what all revisions of an object share. It is empty for what is never edited.
 func ObjectOf(k ledger.Key) string {
-	if k.Kind != KindComment {
+	if !IsPost(k.Kind) {
 		return ""
 	}
 	k.Revision = ""

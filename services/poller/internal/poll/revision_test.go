@@ -3,6 +3,7 @@ package poll
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"muxpost.dev/muxpost/core/ledger"
 )
@@ -67,11 +68,11 @@ func TestSupersede_CancelsWhatHasNotEndedAndNothingElse(t *testing.T) {
 
 func TestEvents_AnEditHasItsOwnKeyAndSaysThatItIsOne(t *testing.T) {
 	m := newMaker(Policy{Authors: []string{"alice"}})
-	i, c := item(t), Post{ID: 1, NodeID: "IC_1", Author: Author{Login: "alice"}, Body: "one"}
-	before, err := m.later("github:octo/widget#7", i, []Post{c})
+	i, c := item(t), Post{Kind: KindComment, ID: 1, NodeID: "IC_1", Author: Author{Login: "alice"}, Body: "one"}
+	before, err := m.later(thread{workItem: "github:octo/widget#7", item: i}, []Post{c}, time.Time{})
 	must(t, err)
 	c.Body = "two"
-	after, err := m.later("github:octo/widget#7", i, []Post{c})
+	after, err := m.later(thread{workItem: "github:octo/widget#7", item: i}, []Post{c}, time.Time{})
 	must(t, err)
 	if before[0].DeliveryID == after[0].DeliveryID {
 		t.Error("two revisions are one delivery")
@@ -82,7 +83,7 @@ func TestEvents_AnEditHasItsOwnKeyAndSaysThatItIsOne(t *testing.T) {
 		t.Errorf("%s\n%s", after[0].Text, after[0].EditedText)
 	}
 	c.Author.Login = "mallory"
-	after, err = m.later("github:octo/widget#7", i, []Post{c})
+	after, err = m.later(thread{workItem: "github:octo/widget#7", item: i}, []Post{c}, time.Time{})
 	must(t, err)
 	equal(t, "of somebody else", []any{after[0].State, after[0].Text, after[0].EditedText}, []any{ledger.Settled, "", ""})
 }

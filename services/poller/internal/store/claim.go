@@ -52,7 +52,7 @@ update poller.events e
 set state = 'leased', lease_holder = @lease, lease_until = now() + @time
 from due
 where e.id = due.id
-returning e.id, e.delivery_id, e.work_item, e.node_id, e.kind, e.text, e.harness, e.traceparent, e.deleted_at is not null or e.superseded_by <> '', e.with_context is null, e.armed_for <> ''`
+returning e.id, e.delivery_id, e.work_item, e.node_id, e.kind, e.text, e.harness, e.traceparent, e.deleted_at is not null or e.superseded_by <> '' or e.stale_at is not null, e.with_context is null, e.armed_for <> ''`
 
 // Claim leases up to n events that are due, each the first of its item that waits. An event whose lease has ended is due; one that
 // another version re-armed is due only ledger.ArmedTime later.

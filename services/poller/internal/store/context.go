@@ -44,7 +44,7 @@ func (s *Store) Decide(ctx context.Context, c forward.Claim, goesOn bool) (forwa
 // thread returns the latest comments before an event, oldest first, of people who may still steer, and whether there are earlier ones.
 func (s *Store) thread(ctx context.Context, tx pgx.Tx, c forward.Claim) (posts []prompt.Post, more bool, err error) {
 	rows, err := tx.Query(ctx, `
-select o.source, o.author, o.excerpt
+select o.source, o.author, o.association, o.excerpt
 from poller.events o join poller.events e on e.id = @id
 where o.work_item = e.work_item and o.excerpt <> '' and o.deleted_at is null and o.superseded_by = ''
   and (o.upstream_at, o.upstream_order, o.id) < (e.upstream_at, e.upstream_order, e.id)
@@ -53,10 +53,10 @@ limit @n`, pgx.NamedArgs{"id": c.ID, "n": poll.ContextComments + 1})
 	if err != nil {
 		return nil, false, err
 	}
-	var source, author, text string
+	var source, author, association, text string
 	n := 0
-	_, err = pgx.ForEachRow(rows, []any{&source, &author, &text}, func() error {
-		if n++; n <= poll.ContextComments && s.maySteer(source, author) {
+	_, err = pgx.ForEachRow(rows, []any{&source, &author, &association, &text}, func() error {
+		if n++; n <= poll.ContextComments && s.maySteer(source, poll.Author{Login: author, Association: association}) {
 			posts = append(posts, prompt.Post{Author: author, Body: text})
 		}
 		return nil

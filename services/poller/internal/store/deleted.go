@@ -21,8 +21,11 @@ func missing(ctx context.Context, tx pgx.Tx, r poll.Record) error {
 			listed = append(listed, object)
 		}
 	}
-	args := pgx.NamedArgs{"item": r.WorkItem, "kind": poll.KindComment, "listed": listed, "source": r.Source, "at": orNull(r.SeenAt),
+	args := pgx.NamedArgs{"item": r.WorkItem, "thread": "", "kinds": poll.PostKinds(), "listed": listed, "source": r.Source, "at": orNull(r.SeenAt),
 		"gone": append([]string{}, r.Gone...)}
+	if r.Pull != nil {
+		args["thread"] = r.Item.NodeID
+	}
 	if _, err := exec(ctx, tx, `
 update poller.events set missing_since = null
 where work_item = @item and missing_since is not null and object_key = any(@listed)`, args); err != nil || !r.Complete {
@@ -30,7 +33,7 @@ where work_item = @item and missing_since is not null and object_key = any(@list
 	}
 	if _, err := exec(ctx, tx, `
 update poller.events set missing_since = @at
-where work_item = @item and kind = @kind and deleted_at is null and missing_since is null and object_key <> all(@listed)
+where work_item = @item and thread = @thread and kind = any(@kinds) and deleted_at is null and missing_since is null and object_key <> all(@listed)
   and created_at < (select last_look_at from poller.sources where name = @source)`, args); err != nil {
 		return err
 	}
@@ -50,17 +53,47 @@ where work_item = @item and deleted_at is null and missing_since is not null and
 		return err
 	}
 	for _, object := range objects {
-		versions, err := lockVersions(ctx, tx, object)
-		if err != nil {
+		if _, err := deleteObject(ctx, tx, object); err != nil {
 			return err
-		}
-		for _, v := range versions {
-			if err := deleted(ctx, tx, v); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
+}
+
+// heardDeleted cancels or marks what is known to be gone. What is not in the ledger yet is written down as cancelled, so that what is
+// heard of it later makes no event.
+func heardDeleted(ctx context.Context, tx pgx.Tx, gone []poll.Event) error {
+	for _, e := range gone {
+		n, err := deleteObject(ctx, tx, poll.ObjectOf(e.Key))
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			continue
+		}
+		e.State, e.Reason, e.Detail, e.Text, e.EditedText, e.Excerpt = ledger.Cancelled, ledger.ReasonDeleted, deletedDetail, "", "", ""
+		if _, err := insert(ctx, tx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteObject marks all revisions of an object as deleted upstream, and returns how many there are.
+func deleteObject(ctx context.Context, tx pgx.Tx, object string) (int, error) {
+	versions, err := lockVersions(ctx, tx, object)
+	if err != nil {
+		return 0, err
+	}
+	for _, v := range versions {
+		if v.deleted {
+			continue
+		}
+		if err := deleted(ctx, tx, v); err != nil {
+			return 0, err
+		}
+	}
+	return len(versions), nil
 }
 
 func deleted(ctx context.Context, tx pgx.Tx, v version) error {

@@ -26,6 +26,8 @@ type leased struct {
 	deleted  bool
 	// later is the delivery of a later revision; empty when there is none.
 	later string
+	// stale is true of a result of CI at a commit that is not the head any more.
+	stale bool
 	now   time.Time
 }
 
@@ -73,10 +75,10 @@ func lock(ctx context.Context, tx pgx.Tx, c forward.Claim) (leased, error) {
 	var unproven, held *time.Time
 	err := tx.QueryRow(ctx, `
 select source, trace_id, tries, budget, silences, unproven_since, held_since, reason, gave_up_versions, armed_for,
-  deleted_at is not null, superseded_by, clock_timestamp()
+  deleted_at is not null, superseded_by, stale_at is not null, clock_timestamp()
 from poller.events where id = @id and state = 'leased' and lease_holder = @lease
 for update`, pgx.NamedArgs{"id": c.ID, "lease": c.Lease}).Scan(&e.source, &e.traceID, &p.Tries, &p.Budget, &p.Silences, &unproven, &held,
-		&p.Reason, &e.record, &e.armedFor, &e.deleted, &e.later, &e.now)
+		&p.Reason, &e.record, &e.armedFor, &e.deleted, &e.later, &e.stale, &e.now)
 	p.UnprovenSince, p.HeldSince = deref(unproven), deref(held)
 	return e, leaseLost(err)
 }
@@ -88,6 +90,8 @@ func (e leased) cancel(p ledger.Progress, detail string) (after ledger.Progress,
 		after, why = ledger.Cancel(p), deletedDetail
 	case e.later != "":
 		after, why = poll.Supersede(p), supersededDetail(e.later)
+	case e.stale:
+		after, why = poll.Supersede(p), poll.StaleDetail("")
 	}
 	if after.State != ledger.Cancelled {
 		return p, detail

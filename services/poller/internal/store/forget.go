@@ -46,7 +46,7 @@ with old as (
   returning e.work_item, e.kind, greatest(e.upstream_at, least(e.revised_at, now() - @keep::interval)) as at
 ), marked as (
   update poller.items i set forgotten_through = greatest(i.forgotten_through, f.at)
-  from (select work_item, max(at) as at from gone where kind = @kind group by work_item) f
+  from (select work_item, max(at) as at from gone where kind = any(@kinds) group by work_item) f
   where i.work_item = f.work_item
 )
 select count(*) from gone`
@@ -67,11 +67,11 @@ delete from poller.acks a
 where a.delivery_id <> '' and not exists (select from poller.events e where e.delivery_id = a.delivery_id)`
 
 // Forget deletes what is finished and has not changed for a while: events with what was told of them upstream, and what the poller did.
-// What is open, held, dropped, given up or unconfirmed stays. How far comments were forgotten stays with their item, so that none of them
+// What is open, held, dropped, given up or unconfirmed stays. How far comments, reviews and results of CI were forgotten stays with their item, so that none of them
 // is ever taken for new. It returns how many events and lines went.
 func (s *Store) Forget(ctx context.Context, keep time.Duration) (events, lines int64, err error) {
 	args := pgx.NamedArgs{
-		"keep": keep, "cancelled": keepCancelled, "unconfirmed": ledger.ReasonUnconfirmed, "kind": poll.KindComment, "n": forgetBatch,
+		"keep": keep, "cancelled": keepCancelled, "unconfirmed": ledger.ReasonUnconfirmed, "kinds": append(poll.PostKinds(), poll.KindCheck), "n": forgetBatch,
 	}
 	for n := int64(1); n > 0; events += n {
 		if err := s.quiet.QueryRow(ctx, forgetStatement, args).Scan(&n); err != nil {

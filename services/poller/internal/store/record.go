@@ -20,31 +20,6 @@ import (
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
-// Known returns the items that were last seen in a place and are not closed, and those with one of the node ids.
-func (s *Store) Known(ctx context.Context, place string, nodeIDs []string) ([]poll.Known, error) {
-	rows, err := s.pool.Query(ctx, `
-select work_item, coalesce(node_id, ''), number, baselined_at is not null, closed_at is not null,
-  seen_at, seen_updated_at, seen_comments, comments_since,
-  exists (select from poller.events e where e.work_item = i.work_item and e.state in ('pending', 'leased', 'held') and e.kind = 'comment')
-    or exists (select from poller.events e where e.work_item = i.work_item and e.state = 'gave_up' and e.kind = 'comment'),
-  coalesce((select jsonb_agg(distinct jsonb_build_object('Object', object_key, 'ID', upstream_order, 'Since', missing_since))
-    from poller.events e where e.work_item = i.work_item and e.missing_since is not null and e.deleted_at is null), '[]')
-from poller.items i
-where place = @place and closed_at is null or node_id = any(@nodes)
-order by number`, pgx.NamedArgs{"place": place, "nodes": nodeIDs})
-	if err != nil {
-		return nil, db.Fault(err)
-	}
-	known, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (poll.Known, error) {
-		var k poll.Known
-		var seen, updated, since *time.Time
-		err := row.Scan(&k.WorkItem, &k.NodeID, &k.Number, &k.Baselined, &k.Closed, &seen, &updated, &k.SeenComments, &since, &k.Waiting, &k.Missing)
-		k.SeenAt, k.SeenUpdatedAt, k.CommentsSince = deref(seen), deref(updated), deref(since)
-		return k, err
-	})
-	return known, db.Fault(err)
-}
-
 // Record writes an item, how far it was read, and its events, all or nothing.
 func (s *Store) Record(ctx context.Context, r poll.Record) (poll.Recorded, error) {
 	fresh, err := s.fresh(ctx, r)
@@ -55,11 +30,15 @@ func (s *Store) Record(ctx context.Context, r poll.Record) (poll.Recorded, error
 	var out poll.Recorded
 	err = db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		out = poll.Recorded{}
-		baselined, err := upsertItem(ctx, tx, r)
-		if err != nil || baselined && r.FirstSight {
+		over, err := upsert(ctx, tx, r)
+		if err != nil || over {
 			return err
 		}
 		for i, e := range fresh {
+			e, err := s.judge(ctx, tx, e)
+			if err != nil {
+				return err
+			}
 			inserted, err := revise(traces[i].ctx, tx, e)
 			if err != nil {
 				return err
@@ -72,6 +51,9 @@ func (s *Store) Record(ctx context.Context, r poll.Record) (poll.Recorded, error
 			default:
 				out.Settled++
 			}
+		}
+		if err := heardDeleted(ctx, tx, r.Deleted); err != nil {
+			return err
 		}
 		return missing(ctx, tx, r)
 	})
@@ -101,8 +83,9 @@ func (s *Store) fresh(ctx context.Context, r poll.Record) (out []poll.Event, err
 		revision, there := known[cmp.Or(object, e.Key.String())]
 		switch {
 		case there && (object == "" || revision == e.Key.Revision):
-		case there || object == "" || e.UpstreamAt.After(forgotten):
+		case there || object == "" && e.Kind != poll.KindCheck || e.UpstreamAt.After(forgotten):
 			out = append(out, e)
+		case object == "":
 		case e.EditedAt.After(forgotten):
 			e.State, e.Reason, e.Detail, e.Text = ledger.Settled, ledger.ReasonBaselined, forgottenDetail, ""
 			out = append(out, e)
@@ -177,6 +160,21 @@ func (s *Store) begin(ctx context.Context, r poll.Record, events []poll.Event) [
 	return traces
 }
 
+// upsert writes the rows of the item and of the pull request, and returns whether there is nothing more to write: somebody else saw it
+// first, or it belongs to no item.
+func upsert(ctx context.Context, tx pgx.Tx, r poll.Record) (over bool, err error) {
+	if r.Pull == nil || r.FirstSight {
+		baselined, err := upsertItem(ctx, tx, r)
+		if err != nil || baselined && r.FirstSight {
+			return true, err
+		}
+	}
+	if r.Pull == nil {
+		return false, nil
+	}
+	return upsertPull(ctx, tx, r)
+}
+
 // upsertItem writes the item's row, and returns whether it had been baselined before.
 func upsertItem(ctx context.Context, tx pgx.Tx, r poll.Record) (baselined bool, err error) {
 	i := r.Item
@@ -184,7 +182,8 @@ func upsertItem(ctx context.Context, tx pgx.Tx, r poll.Record) (baselined bool, 
 		"item": r.WorkItem, "node": clean(i.NodeID), "source": r.Source, "place": r.Place,
 		"number": i.Ref.Number(), "title": clean(i.Title), "url": clean(i.URL), "first": r.FirstSight, "closed": r.Closed,
 		"body": clean(poll.ContextBody(i.Body)), "seen": orNull(r.SeenAt),
-		"updated": orNull(i.UpdatedAt), "comments": i.Comments, "since": orNull(r.CommentsSince),
+		"updated": orNull(i.UpdatedAt), "comments": max(0, i.Comments), "since": orNull(r.CommentsSince), "partial": r.Partial,
+		"closedat": orNull(i.ClosedAt),
 	}
 	if r.FirstSight {
 		if _, err := exec(ctx, tx, `
@@ -220,18 +219,25 @@ set node_id = @node, source = @source, place = @place, number = case when @numbe
   title = coalesce(nullif(@title, ''), title), url = coalesce(nullif(@url, ''), url),
   body = case when @title = '' then body else @body end,
   baselined_at = case when @first then now() else baselined_at end, last_polled_at = now(),
-  seen_at = @seen, seen_updated_at = @updated, seen_comments = @comments, comments_since = @since,
-  closed_at = case when @closed then coalesce(closed_at, now()) end
+  baselined_upstream = case when @first then @seen else baselined_upstream end,
+  seen_at = case when @partial then seen_at else @seen end, seen_updated_at = case when @partial then seen_updated_at else @updated end,
+  seen_comments = case when @partial then seen_comments else @comments end,
+  comments_since = case when @partial then comments_since else @since end,
+  closed_at = case when @updated < shown_at then closed_at when @closed then coalesce(closed_at, now()) end,
+  closed_upstream = case when @updated < shown_at then closed_upstream else coalesce(@closedat, closed_upstream) end,
+  shown_at = greatest(shown_at, @updated)
 where work_item = @item`, args)
 	return baselined, err
 }
 
 const insertStatement = `
 insert into poller.events (delivery_id, natural_key, object_key, revision, revised_at, edited, excerpt, with_context, work_item, node_id, source, kind, author, url, title, text, harness,
-  upstream_at, upstream_order, state, reason, detail, budget, next_look, traceparent, trace_id)
+  upstream_at, upstream_order, state, reason, detail, budget, next_look, traceparent, trace_id, thread, association, commit_sha, stale_at, deleted_at)
 values (@delivery, @key, @object, case when @object <> '' then @revision else '' end, @revised, @edited, @excerpt,
-  case when @kind <> 'comment' then @kind = 'opened' and @text::text <> '' end, @item, @node, @source, @kind, @author, @url, @title, @text, @harness,
-  coalesce(@at, now()), @order, @state, @reason, @detail, @budget, case when @state = 'pending' then now() end, @traceparent, @trace)
+  case @kind when 'opened' then @text::text <> '' when 'message' then false end, @item,
+  coalesce((select i.node_id from poller.items i where i.work_item = @item), @node), @source, @kind, @author, @url, @title, @text, @harness,
+  coalesce(@at, now()), @order, @state, @reason, @detail, @budget, case when @state = 'pending' then now() end, @traceparent, @trace, @thread, @association,
+  @commit, case when @kind = 'check' and @state = 'cancelled' then now() end, case when @reason = 'deleted_upstream' then now() end)
 on conflict do nothing`
 
 // insert writes an event, with the trace that ctx is in, and returns whether it is new.
@@ -251,6 +257,7 @@ func insertRevision(ctx context.Context, tx pgx.Tx, e poll.Event, revision strin
 		"author": clean(e.Author), "url": clean(e.URL), "title": clean(e.Title), "text": clean(e.Text), "harness": e.Harness,
 		"at": orNull(e.UpstreamAt), "order": e.UpstreamOrder, "state": e.State.String(), "reason": e.Reason, "detail": clean(e.Detail),
 		"budget": e.Budget, "traceparent": traceparent, "trace": traceID,
+		"thread": clean(e.Thread), "association": clean(e.Association), "commit": clean(e.Commit),
 	})
 	return n == 1, err
 }

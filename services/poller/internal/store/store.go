@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -25,7 +26,8 @@ type Store struct {
 
 	version  func() ledger.Version
 	notices  map[string]bool
-	maySteer func(source, author string) bool
+	maySteer func(source string, author poll.Author) bool
+	loop     Loop
 }
 
 var (
@@ -53,17 +55,26 @@ type Config struct {
 	// Notices are the names of the sources whose tickets may be written to.
 	Notices []string
 	// MaySteer says whose earlier comments go along as context; nobody's when nil.
-	MaySteer func(source, author string) bool
+	MaySteer func(source string, author poll.Author) bool
+	// Loop bounds what may be written about one item within a time; the zero value does not.
+	Loop Loop
+}
+
+// Loop is a limit: more posts than Posts about one item, at different times within Within, are dropped. People do not write so much;
+// programs that answer each other do.
+type Loop struct {
+	Posts  int
+	Within time.Duration
 }
 
 // New returns a store. The caller closes the pools.
 func New(config Config) *Store {
 	s := &Store{
 		pool: config.Pool, quiet: config.Quiet, tracer: config.Tracer, holder: config.Holder, version: config.Version,
-		notices: map[string]bool{}, maySteer: config.MaySteer,
+		notices: map[string]bool{}, maySteer: config.MaySteer, loop: config.Loop,
 	}
 	if s.maySteer == nil {
-		s.maySteer = func(string, string) bool { return false }
+		s.maySteer = func(string, poll.Author) bool { return false }
 	}
 	for _, name := range config.Notices {
 		s.notices[name] = true

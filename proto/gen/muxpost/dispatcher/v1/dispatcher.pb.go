@@ -37,6 +37,14 @@ const (
 	EventKind_EVENT_KIND_COMMENT EventKind = 2
 	// An operator wrote it by hand.
 	EventKind_EVENT_KIND_MESSAGE EventKind = 3
+	// A pull request was reviewed.
+	EventKind_EVENT_KIND_REVIEW EventKind = 4
+	// An inline comment was written on a pull request.
+	EventKind_EVENT_KIND_REVIEW_COMMENT EventKind = 5
+	// The work item, or a pull request of it, was closed, merged or opened again.
+	EventKind_EVENT_KIND_STATE EventKind = 6
+	// CI ended with a result at the head of a pull request.
+	EventKind_EVENT_KIND_CHECK EventKind = 7
 )
 
 // Enum value maps for EventKind.
@@ -46,12 +54,20 @@ var (
 		1: "EVENT_KIND_OPENED",
 		2: "EVENT_KIND_COMMENT",
 		3: "EVENT_KIND_MESSAGE",
+		4: "EVENT_KIND_REVIEW",
+		5: "EVENT_KIND_REVIEW_COMMENT",
+		6: "EVENT_KIND_STATE",
+		7: "EVENT_KIND_CHECK",
 	}
 	EventKind_value = map[string]int32{
-		"EVENT_KIND_UNSPECIFIED": 0,
-		"EVENT_KIND_OPENED":      1,
-		"EVENT_KIND_COMMENT":     2,
-		"EVENT_KIND_MESSAGE":     3,
+		"EVENT_KIND_UNSPECIFIED":    0,
+		"EVENT_KIND_OPENED":         1,
+		"EVENT_KIND_COMMENT":        2,
+		"EVENT_KIND_MESSAGE":        3,
+		"EVENT_KIND_REVIEW":         4,
+		"EVENT_KIND_REVIEW_COMMENT": 5,
+		"EVENT_KIND_STATE":          6,
+		"EVENT_KIND_CHECK":          7,
 	}
 )
 
@@ -5396,12 +5412,16 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\n" +
 	"superseded\x18\x01 \x03(\v2!.muxpost.dispatcher.v1.SupersededR\n" +
 	"superseded\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*n\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*\xd0\x01\n" +
 	"\tEventKind\x12\x1a\n" +
 	"\x16EVENT_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11EVENT_KIND_OPENED\x10\x01\x12\x16\n" +
 	"\x12EVENT_KIND_COMMENT\x10\x02\x12\x16\n" +
-	"\x12EVENT_KIND_MESSAGE\x10\x03*\xbb\x01\n" +
+	"\x12EVENT_KIND_MESSAGE\x10\x03\x12\x15\n" +
+	"\x11EVENT_KIND_REVIEW\x10\x04\x12\x1d\n" +
+	"\x19EVENT_KIND_REVIEW_COMMENT\x10\x05\x12\x14\n" +
+	"\x10EVENT_KIND_STATE\x10\x06\x12\x14\n" +
+	"\x10EVENT_KIND_CHECK\x10\a*\xbb\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13OUTCOME_IN_PROGRESS\x10\x01\x12\x15\n" +
