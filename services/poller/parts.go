@@ -153,6 +153,7 @@ func (p *parts) watch(c settings.Poller) (watched []poll.Watched, tickets map[st
 		}
 		w := poll.Watched{
 			Name: s.Name, Provider: s.Kind, Host: s.Host, Source: source, Repositories: s.Repositories, Interval: s.Interval,
+			MaxInterval: s.MaxInterval, FullRead: s.FullRead, Meter: source,
 			Policy:  poll.Policy{Authors: s.Authors, Associations: upper(s.Associations), Machines: s.Machines, TrustLabel: s.TrustLabel},
 			Notices: s.Notices, Branch: branchOf(s),
 		}

@@ -18,6 +18,8 @@ const (
 	resourceGraphQL = "graphql"
 )
 
+var _ poll.Meter = (*Client)(nil)
+
 // meter counts requests, and keeps what answers say of limits.
 type meter struct {
 	mu     sync.Mutex
@@ -118,6 +120,17 @@ func (c *Client) Rate(repository string) (rate poll.Rate, left time.Duration, ok
 	rate, ok = m.rates[rateKey{name, resourceCore}]
 	left = rate.Reset.Sub(c.transport.clock.server())
 	return rate, left, ok && left > 0
+}
+
+// Spent returns how many requests about a repository the limits were charged since the start, at most.
+func (c *Client) Spent(repository string) int64 {
+	m := c.transport.meter
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := m.counts[strings.ToLower(repository)]; n != nil {
+		return n.Charged()
+	}
+	return 0
 }
 
 // limitsOf returns the name under which the limits of a repository are kept.

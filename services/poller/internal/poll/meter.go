@@ -11,6 +11,8 @@ type Meter interface {
 	Use() Use
 	// Rate returns the limit of ordinary requests about a repository, and how long it lasts; false while none is known.
 	Rate(repository string) (rate Rate, left time.Duration, ok bool)
+	// Spent returns how many requests about a repository the limits were charged since the start, at most.
+	Spent(repository string) int64
 }
 
 // Use is what was asked of a source by this process.
