@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // call is one API request on its way through a handler.
@@ -20,9 +19,13 @@ type call struct {
 	api, web string // what URLs in answers start with
 	query    url.Values
 	vars     map[string]string
-	user     *user // nil without a token
-	repo     *repo
-	rest     string // the path below the repository
+	user     *user  // nil without a token
+	resource string // which rate limit it is charged to
+	// installation is whose token it is, app whose JWT.
+	installation *installation
+	app          *app
+	repo         *repo
+	rest         string // the path below the repository
 }
 
 // reply is what a handler gives back: a status, a value to be sent as JSON (nil for none) and a Link header.
@@ -69,11 +72,17 @@ type answer struct {
 }
 
 func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, segments []string, enterprise bool, body []byte) {
+	s.inFlight.Add(1)
+	defer s.inFlight.Add(-1)
 	s.mu.Lock()
 	c := &call{s: s, r: r, body: body, query: r.URL.Query(), web: "http://" + r.Host}
 	c.api = c.web
 	if enterprise {
 		c.api += enterprisePrefix
+	}
+	c.resource = resourceCore
+	if segments[0] == "graphql" {
+		c.resource = resourceGraphQL
 	}
 	segments = s.byName(segments)
 	path := "/" + strings.ToLower(strings.Join(segments, "/"))
@@ -111,21 +120,46 @@ func (s *Server) byName(segments []string) []string {
 	if segments[0] != "repositories" || len(segments) < 2 {
 		return segments
 	}
-	for _, r := range s.repos {
-		if strconv.FormatInt(r.id, 10) == segments[1] {
-			return append([]string{"repos", r.Owner, r.Name}, segments[2:]...)
-		}
+	if r := s.repoByID(segments[1]); r != nil {
+		return append([]string{"repos", r.Owner, r.Name}, segments[2:]...)
 	}
 	return segments
 }
 
+func (s *Server) repoByID(id string) *repo {
+	for _, r := range s.repos {
+		if strconv.FormatInt(r.id, 10) == id {
+			return r
+		}
+	}
+	return nil
+}
+
+// wantsJWT are the requests that an app makes as itself; they know no tokens.
+func wantsJWT(segments []string) bool {
+	return segments[0] == "app" || isRepoInstallation(segments)
+}
+
+func isRepoInstallation(segments []string) bool {
+	return len(segments) == 4 && segments[0] == "repos" && segments[3] == "installation"
+}
+
 // answer authenticates, counts against the rate limit, handles and settles the conditional request.
 func (s *Server) answer(c *call, segments []string, count *Count) answer {
-	err := c.authenticate()
-	bucket := s.rate(c.user)
+	authenticate := c.authenticate
+	if wantsJWT(segments) {
+		authenticate = c.authenticateApp
+	}
+	err := authenticate()
+	bucket := s.rate(c.rateKey(c.resource))
 	free := segments[0] == "rate_limit"
 	if err == nil && !free && bucket.used >= bucket.limit {
-		return s.finish(c, limitExceeded(c.user).reply(), bucket)
+		return s.finish(c, c.exhausted(), bucket)
+	}
+	if err == nil {
+		if wait := s.beyondSecondary(c); wait > 0 {
+			return s.secondaryLimit(c, wait)
+		}
 	}
 	if !free {
 		bucket.used++
@@ -218,63 +252,15 @@ func (c *call) authenticate() error {
 	}
 	scheme, token, _ := strings.Cut(header, " ")
 	if strings.EqualFold(scheme, "bearer") || strings.EqualFold(scheme, "token") {
-		c.user = c.s.tokens[strings.TrimSpace(token)]
+		// "REST: Create an installation access token for an app": it expires one hour from the time it was made.
+		if g := c.s.tokens[strings.TrimSpace(token)]; g != nil && (g.expires.IsZero() || c.s.now().Before(g.expires)) {
+			c.user, c.installation = g.user, g.installation
+		}
 	}
 	if c.user == nil {
 		return &problem{status: http.StatusUnauthorized, message: "Bad credentials"}
 	}
 	return nil
-}
-
-// rate is one login's hour of requests.
-type rate struct {
-	limit, used int
-	reset       time.Time
-}
-
-func (s *Server) rate(u *user) *rate {
-	bucket := s.rates[u]
-	if bucket == nil {
-		bucket = &rate{limit: s.cfg.RateLimit}
-		if u == nil {
-			bucket.limit = s.cfg.AnonymousRateLimit
-		}
-		s.rates[u] = bucket
-	}
-	if now := s.now(); !now.Before(bucket.reset) {
-		bucket.used, bucket.reset = 0, now.Add(rateWindow)
-	}
-	return bucket
-}
-
-func (b *rate) value() object {
-	return object{"limit": b.limit, "remaining": max(0, b.limit-b.used), "used": b.used, "reset": b.reset.Unix(), "resource": "core"}
-}
-
-func (b *rate) head(h http.Header) {
-	for key, value := range b.value() {
-		h.Set(headerRateLimitPrefix+key, fmt.Sprint(value))
-	}
-}
-
-// SetRemaining sets how many requests a login has left in its hour; the empty login is everyone without a token.
-func (s *Server) SetRemaining(login string, remaining int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var u *user
-	if login != "" {
-		u = s.userFor(login)
-	}
-	bucket := s.rate(u)
-	bucket.used = bucket.limit - remaining
-}
-
-func limitExceeded(u *user) *problem {
-	message := "API rate limit exceeded for 127.0.0.1. (But here's the good news: Authenticated requests get a higher rate limit.)"
-	if u != nil {
-		message = fmt.Sprintf("API rate limit exceeded for user ID %d.", u.id)
-	}
-	return &problem{status: http.StatusForbidden, message: message, doc: "/using-the-rest-api/rate-limits-for-the-rest-api"}
 }
 
 // paginate cuts one page out of a list, and says in the Link header where the others are.

@@ -110,7 +110,8 @@ func (s *Server) setCheckRun(r *repo, in CheckRun) (*CheckRun, error) {
 	} else if run.CompletedAt.IsZero() {
 		run.CompletedAt = s.now()
 	}
-	if run.ID == 0 {
+	isNew, before := run.ID == 0, *was
+	if isNew {
 		s.lastCheck++
 		run.ID = s.lastCheck
 		run.Suite = cmp.Or(run.Suite, s.suiteFor(r, run.App, run.HeadSHA))
@@ -118,6 +119,7 @@ func (s *Server) setCheckRun(r *repo, in CheckRun) (*CheckRun, error) {
 		r.commits[run.HeadSHA] = true
 	}
 	*was = run
+	s.checkRunEvents(r, was, isNew, before)
 	return was, nil
 }
 
@@ -172,6 +174,7 @@ func (s *Server) setStatus(r *repo, status Status) (*Status, error) {
 	made.CreatedAt, _ = s.times(status.CreatedAt, status.CreatedAt)
 	r.statuses = append(r.statuses, &made)
 	r.commits[made.SHA] = true
+	s.statusEvent(r, &made)
 	return &made, nil
 }
 
@@ -210,7 +213,8 @@ func (s *Server) setWorkflowRun(r *repo, in WorkflowRun) (*WorkflowRun, error) {
 	}
 	run.Status, run.Conclusion = settle(in.Status, in.Conclusion, run.Status, run.Conclusion)
 	run.CreatedAt, run.UpdatedAt = s.times(run.CreatedAt, run.UpdatedAt)
-	if run.ID == 0 {
+	isNew, before := run.ID == 0, *was
+	if isNew {
 		s.lastRun++
 		run.ID = s.lastRun
 		run.RunNumber = cmp.Or(run.RunNumber, len(r.runs)+1)
@@ -221,6 +225,7 @@ func (s *Server) setWorkflowRun(r *repo, in WorkflowRun) (*WorkflowRun, error) {
 		r.commits[run.HeadSHA] = true
 	}
 	*was = run
+	s.workflowRunEvents(r, was, isNew, before)
 	return was, nil
 }
 

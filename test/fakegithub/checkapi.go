@@ -170,7 +170,7 @@ func (c *call) status(status *Status) object {
 
 // createStatus follows "REST: Create a commit status".
 func (c *call) createStatus() (reply, error) {
-	if !c.repo.mayWrite(c.user) {
+	if !c.mayWrite() {
 		return reply{}, notFound() // without access, a write is not there ("REST: Create a commit status")
 	}
 	var in struct {

@@ -30,6 +30,8 @@ type Repo struct {
 	Issues []Issue `json:"issues"`
 	// Branches are there beside main and the heads of pull requests.
 	Branches []string `json:"branches"`
+	// Hooks are added last, and tell of nothing that was there before.
+	Hooks []Hook `json:"hooks"`
 	// What ran on commits is added after the issues.
 	CheckRuns    []CheckRun    `json:"check_runs"`
 	Statuses     []Status      `json:"statuses"`
@@ -62,6 +64,7 @@ type Issue struct {
 	ClosedBy  string     `json:"closed_by"`
 	Reactions []Reaction `json:"reactions"`
 	Comments  []Comment  `json:"comments"`
+	Edited
 }
 
 // Comment is a comment on an issue or a pull request, as it is seeded and reported.
@@ -79,6 +82,13 @@ type Comment struct {
 	App string `json:"app"`
 	// Hidden keeps it out of every list, as a replica that lags behind does; asked for by itself, it is there.
 	Hidden bool `json:"hidden"`
+	Edited
+}
+
+// Edited says who changed a text last. Only GraphQL shows it.
+type Edited struct {
+	Editor       string    `json:"editor"`
+	LastEditedAt time.Time `json:"last_edited_at"`
 }
 
 // Reaction is one person's reaction to an issue or a comment.

@@ -64,9 +64,7 @@ func (s *Server) openPull(is *issue) {
 	} else if pull.HeadRepo != DeletedFork {
 		s.forkFor(pull.HeadRepo)
 	}
-	if _, known := is.repo.branches[pull.Base]; !known {
-		is.repo.branches[pull.Base] = shaOf(is.repo.Owner, is.repo.Name, pull.Base)
-	}
+	is.repo.addBranch(pull.Base)
 	if pull.Merged {
 		is.State = "closed"
 		if pull.MergedAt.IsZero() {
@@ -80,7 +78,7 @@ func (s *Server) openPull(is *issue) {
 	}
 }
 
-// PushHead moves the head of a pull request to another commit, as a push to its branch does. It fails with fault.NotFound for what is no
+// PushHead moves the head of a pull request to another commit, as a push of its author to its branch does. It fails with fault.NotFound for what is no
 // pull request, and with fault.Conflict for one that is merged.
 func (s *Server) PushHead(owner, name string, number int, sha string) error {
 	s.mu.Lock()
@@ -92,14 +90,14 @@ func (s *Server) PushHead(owner, name string, number int, sha string) error {
 	if is.Pull.Merged {
 		return fault.Newf(fault.Conflict, "", "pull request %d of %s/%s is merged: a push does not reach it", number, owner, name)
 	}
-	s.pushHead(is, sha)
+	if before := is.Pull.HeadSHA; sha != before {
+		s.pushHead(is, sha)
+		s.issueEvent(is, s.userFor(is.Author), "synchronize", object{"before": before, "after": sha})
+	}
 	return nil
 }
 
 func (s *Server) pushHead(is *issue, sha string) {
-	if sha == is.Pull.HeadSHA {
-		return
-	}
 	is.Pull.HeadSHA, is.repo.commits[sha] = sha, true
 	if is.Pull.HeadRepo == "" {
 		is.repo.branches[is.Pull.Head] = sha
@@ -149,10 +147,14 @@ func (s *Server) AddBranch(owner, name, branch string) error {
 	if err != nil {
 		return err
 	}
-	if _, known := r.branches[branch]; !known {
-		r.branches[branch] = shaOf(owner, name, branch)
-	}
+	r.addBranch(branch)
 	return nil
+}
+
+func (r *repo) addBranch(branch string) {
+	if _, known := r.branches[branch]; !known {
+		r.branches[branch] = shaOf(r.Owner, r.Name, branch)
+	}
 }
 
 // DeleteBranch removes a branch, as people do after a merge. It fails with fault.NotFound.

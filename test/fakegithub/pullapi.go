@@ -162,8 +162,11 @@ func (c *call) patchPull(is *issue) (reply, error) {
 		return reply{}, err
 	}
 	if in.Base != nil && *in.Base != is.Pull.Base {
+		before := is.Pull.Base
 		is.Pull.Base = *in.Base
 		is.touch(c.s.now())
+		c.s.issueEvent(is, c.user, "edited", object{"changes": object{"base": object{
+			"ref": object{"from": before}, "sha": object{"from": is.repo.branches[before]}}}})
 	}
 	return c.ok(c.pullAlone(is))
 }
@@ -185,7 +188,7 @@ func (c *call) isMerged(is *issue) (reply, error) {
 
 // putMerge follows "REST: Merge a pull request": 405 when it cannot be merged, 409 when the head is another than the given one.
 func (c *call) putMerge(is *issue) (reply, error) {
-	if !c.repo.mayWrite(c.user) {
+	if !c.mayWrite() {
 		return reply{}, &problem{status: http.StatusForbidden, message: "Must have admin rights to Repository."}
 	}
 	var in struct{ SHA string }

@@ -78,7 +78,7 @@ func (c *call) repository() object {
 		"disabled": false, "open_issues_count": open, "open_issues": open, "default_branch": defaultBranch, "visibility": visibility,
 	}
 	if c.user != nil {
-		write := r.mayWrite(c.user)
+		write := c.mayWrite()
 		admin := r.association(c.user.Login) == Owner
 		out["permissions"] = object{"admin": admin, "maintain": admin, "push": write, "triage": write, "pull": true}
 	}
@@ -88,13 +88,17 @@ func (c *call) repository() object {
 func (c *call) labels(is *issue) []object {
 	out := make([]object, 0, len(is.Labels))
 	for _, name := range is.Labels {
-		l := is.repo.labels[strings.ToLower(name)]
-		out = append(out, object{
-			"id": l.id, "node_id": nodeID("LA", is.repo.id, l.id), "name": l.name, "color": "ededed", "default": false,
-			"description": nil, "url": c.repoURL() + "/labels/" + url.PathEscape(l.name),
-		})
+		out = append(out, c.label(name))
 	}
 	return out
+}
+
+func (c *call) label(name string) object {
+	l := c.repo.labels[strings.ToLower(name)]
+	return object{
+		"id": l.id, "node_id": nodeID("LA", c.repo.id, l.id), "name": l.name, "color": "ededed", "default": false,
+		"description": nil, "url": c.repoURL() + "/labels/" + url.PathEscape(l.name),
+	}
 }
 
 func (is *issue) pagePath() string {

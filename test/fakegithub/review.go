@@ -67,12 +67,6 @@ type ReviewComment struct {
 	Edited
 }
 
-// Edited says who changed a text last. Only GraphQL shows it.
-type Edited struct {
-	Editor       string    `json:"editor"`
-	LastEditedAt time.Time `json:"last_edited_at"`
-}
-
 type review struct {
 	Review
 	issue    *issue
@@ -121,6 +115,7 @@ func (s *Server) addReview(is *issue, rv Review) (*review, error) {
 		made.SubmittedAt = time.Time{}
 	} else {
 		is.touch(at)
+		s.reviewEvent(made, s.userFor(made.Author), "submitted", nil)
 	}
 	for _, c := range rv.Comments {
 		if c.CreatedAt.IsZero() {
@@ -150,6 +145,11 @@ func (s *Server) SubmitReview(id int64, state string) error {
 func (s *Server) submitReview(rv *review, state string) {
 	rv.State, rv.SubmittedAt = state, s.now()
 	rv.issue.touch(rv.SubmittedAt)
+	by := s.userFor(rv.Author)
+	s.reviewEvent(rv, by, "submitted", nil)
+	for _, c := range rv.comments {
+		s.reviewCommentEvent(c, by, "created", nil)
+	}
 }
 
 // EditReview replaces a review's text, as its author. It fails with fault.NotFound.
@@ -169,9 +169,11 @@ func (s *Server) editReview(rv *review, body string, by *user) {
 	if rv.Body == body {
 		return
 	}
+	before := rv.Body
 	rv.Body, rv.Edited = body, Edited{Editor: by.Login, LastEditedAt: s.now()}
 	if rv.State != Pending {
 		rv.issue.touch(s.now())
+		s.reviewEvent(rv, by, "edited", bodyWas(before))
 	}
 }
 
@@ -193,9 +195,10 @@ func (s *Server) DismissReview(id int64) error {
 
 func (rv *review) mayBeDismissed() bool { return rv.State == Approved || rv.State == ChangesRequested }
 
-func (s *Server) dismissReview(rv *review, _ *user) {
+func (s *Server) dismissReview(rv *review, by *user) {
 	rv.State = Dismissed
 	rv.issue.touch(s.now())
+	s.reviewEvent(rv, by, "dismissed", nil)
 }
 
 func (s *Server) findReview(id int64) (*review, error) {

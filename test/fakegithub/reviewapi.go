@@ -150,7 +150,7 @@ func (c *call) postReviewEvent(rv *review) (reply, error) {
 
 // putDismissal follows "REST: Dismiss a review for a pull request".
 func (c *call) putDismissal(rv *review) (reply, error) {
-	if !c.repo.mayWrite(c.user) {
+	if !c.mayWrite() {
 		return reply{}, &problem{status: http.StatusForbidden, message: "Must have admin rights to Repository."}
 	}
 	var in struct{ Message string }

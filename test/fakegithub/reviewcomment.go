@@ -62,6 +62,7 @@ func (s *Server) addReviewComment(rv *review, c ReviewComment) *reviewComment {
 	s.inline[made.ID] = made
 	if rv.State != Pending {
 		rv.issue.touch(made.UpdatedAt)
+		s.reviewCommentEvent(made, s.userFor(made.Author), "created", nil)
 	}
 	return made
 }
@@ -105,15 +106,22 @@ func (s *Server) editReviewComment(c *reviewComment, body string, by *user) {
 	if c.Body == body {
 		return
 	}
+	before := c.Body
 	c.Body, c.UpdatedAt = body, s.now()
 	c.Edited = Edited{Editor: by.Login, LastEditedAt: c.UpdatedAt}
-	c.review.issue.touch(c.UpdatedAt)
+	if c.review.State != Pending {
+		c.review.issue.touch(c.UpdatedAt)
+		s.reviewCommentEvent(c, by, "edited", bodyWas(before))
+	}
 }
 
-func (s *Server) deleteReviewComment(c *reviewComment, _ *user) {
+func (s *Server) deleteReviewComment(c *reviewComment, by *user) {
 	delete(s.inline, c.ID)
 	c.review.comments = slices.DeleteFunc(c.review.comments, func(other *reviewComment) bool { return other == c })
-	c.review.issue.touch(s.now())
+	if c.review.State != Pending {
+		c.review.issue.touch(s.now())
+		s.reviewCommentEvent(c, by, "deleted", nil)
+	}
 }
 
 func (s *Server) findReviewComment(id int64) (*reviewComment, error) {

@@ -17,7 +17,7 @@ type route struct {
 }
 
 // routes in the order in which they are tried; {x} matches one segment, {x...} one or more.
-var routes = slices.Concat(issueRoutes, reviewCommentRoutes, pullRoutes, reviewRoutes, checkRoutes)
+var routes = slices.Concat(issueRoutes, reviewCommentRoutes, pullRoutes, reviewRoutes, checkRoutes, graphqlRoutes, hookRoutes, appRoutes)
 
 var issueRoutes = []route{
 	{"GET", "user", (*call).getUser},
@@ -53,6 +53,9 @@ func (s *Server) dispatch(c *call, segments []string) (reply, error) {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
+	if isRepoInstallation(segments) && method == http.MethodGet {
+		return c.repoInstallation(segments[1], segments[2])
+	}
 	for _, route := range routes {
 		vars, ok := match(route.pattern, segments)
 		if !ok || route.method != method {
@@ -62,12 +65,15 @@ func (s *Server) dispatch(c *call, segments []string) (reply, error) {
 		if vars["repo"] != "" {
 			c.repo = s.repos[repoKey(vars["owner"], vars["repo"])]
 			// What one may not see does not exist, so that a name tells nothing.
-			if c.repo == nil || !c.repo.mayRead(c.user) {
+			if c.repo == nil || !c.mayRead(c.repo) {
 				return reply{}, notFound()
 			}
 			c.rest = strings.Join(segments[3:], "/")
 		}
-		if method != http.MethodGet && c.user == nil {
+		if method != http.MethodGet && c.user == nil && !wantsJWT(segments) {
+			if c.resource == resourceGraphQL {
+				return reply{}, &problem{status: http.StatusUnauthorized, message: "This endpoint requires you to be authenticated."}
+			}
 			return reply{}, &problem{status: http.StatusUnauthorized, message: "Requires authentication"}
 		}
 		return route.handle(c)
@@ -133,12 +139,15 @@ func (c *call) getUser() (reply, error) {
 	if c.user == nil {
 		return reply{}, &problem{status: http.StatusUnauthorized, message: "Requires authentication"}
 	}
+	if c.installation != nil { // "REST: Get the authenticated user" is not for installation tokens
+		return reply{}, &problem{status: http.StatusForbidden, message: "Resource not accessible by integration"}
+	}
 	return c.ok(c.account(c.user.Login))
 }
 
 func (c *call) getRateLimit() (reply, error) {
-	core := c.s.rate(c.user).value()
-	return c.ok(object{"resources": object{"core": core}, "rate": core})
+	core, graphql := c.s.rate(c.rateKey(resourceCore)).value(), c.s.rate(c.rateKey(resourceGraphQL)).value()
+	return c.ok(object{"resources": object{"core": core, "graphql": graphql}, "rate": core})
 }
 
 func (c *call) getRepo() (reply, error) { return c.ok(c.repository()) }

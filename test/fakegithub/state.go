@@ -22,7 +22,7 @@ func (s *Server) AddUser(u User) {
 func (s *Server) AddToken(token, login string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tokens[token] = s.userFor(login)
+	s.tokens[token] = &grant{user: s.userFor(login)}
 }
 
 // RemoveToken has a token refused from now on.
@@ -51,9 +51,9 @@ func (s *Server) addRepo(r Repo) error {
 	made := &repo{Repo: r, id: s.lastRepo, owner: s.userFor(r.Owner), created: s.now(), labels: map[string]*label{}, branches: map[string]string{},
 		commits: map[string]bool{}}
 	for _, branch := range append([]string{defaultBranch}, r.Branches...) {
-		made.branches[branch] = shaOf(r.Owner, r.Name, branch)
+		made.addBranch(branch)
 	}
-	made.Branches, made.CheckRuns, made.Statuses, made.WorkflowRuns = nil, nil, nil, nil
+	made.Branches, made.Hooks, made.CheckRuns, made.Statuses, made.WorkflowRuns = nil, nil, nil, nil, nil
 	made.Associations, made.Issues = map[string]string{strings.ToLower(r.Owner): Owner}, nil
 	for login, association := range r.Associations {
 		made.Associations[strings.ToLower(login)] = association
@@ -64,7 +64,10 @@ func (s *Server) addRepo(r Repo) error {
 			return err
 		}
 	}
-	return s.loadChecks(made, r)
+	if err := s.loadChecks(made, r); err != nil {
+		return err
+	}
+	return s.loadHooks(made, r)
 }
 
 // AddIssue adds an issue with its comments, and returns its number. It fails with fault.NotFound for an unknown repository and
@@ -114,6 +117,7 @@ func (s *Server) addIssue(r *repo, is Issue) (*issue, error) {
 		s.react(&made.Reactions, s.userFor(re.User), re.Content)
 	}
 	r.issues = slices.Insert(r.issues, at, made)
+	s.openedEvents(made, s.userFor(made.Author))
 	for _, c := range is.Comments {
 		s.addComment(made, c)
 	}
@@ -142,64 +146,11 @@ func (s *Server) addComment(is *issue, c Comment) *comment {
 	is.comments = append(is.comments, made)
 	s.comments[made.ID] = made
 	is.touch(made.UpdatedAt)
+	s.commentEvent(made, s.userFor(made.Author), "created", nil)
 	return made
 }
 
-// EditIssue changes an issue as a login. It fails with fault.NotFound for an unknown repository or issue.
-func (s *Server) EditIssue(owner, name string, number int, by string, e IssueEdit) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	is, err := s.findIssue(owner, name, number)
-	if err != nil {
-		return err
-	}
-	s.editIssue(is, s.userFor(by), e)
-	return nil
-}
-
-// editIssue moves updated_at only when something changed, as GitHub does.
-func (s *Server) editIssue(is *issue, by *user, e IssueEdit) {
-	now, changed := s.now(), false
-	set := func(field, value *string) {
-		if value != nil && *field != *value {
-			*field, changed = *value, true
-		}
-	}
-	set(&is.Title, e.Title)
-	set(&is.Body, e.Body)
-	if e.State != nil && *e.State != is.State {
-		is.State, changed = *e.State, true
-		if is.State == "closed" {
-			is.StateReason, is.ClosedAt, is.ClosedBy = "completed", now, by.Login
-		} else {
-			is.StateReason, is.ClosedAt, is.ClosedBy = "reopened", time.Time{}, ""
-		}
-	}
-	if e.State != nil {
-		set(&is.StateReason, e.StateReason)
-	}
-	if e.Locked != nil && *e.Locked != is.Locked {
-		is.Locked, changed = *e.Locked, true
-	}
-	if e.Labels != nil {
-		if names := s.labelNames(is.repo, *e.Labels); !slices.Equal(names, is.Labels) {
-			is.Labels, changed = names, true
-		}
-	}
-	if e.Assignees != nil {
-		if logins := s.logins(*e.Assignees); !slices.Equal(logins, is.Assignees) {
-			is.Assignees, changed = logins, true
-		}
-	}
-	if e.Draft != nil && is.Pull != nil && *e.Draft != is.Pull.Draft {
-		is.Pull.Draft, changed = *e.Draft, true
-	}
-	if changed {
-		is.touch(now)
-	}
-}
-
-// EditComment replaces a comment's text. It fails with fault.NotFound.
+// EditComment replaces a comment's text, as its author. It fails with fault.NotFound.
 func (s *Server) EditComment(id int64, body string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +158,19 @@ func (s *Server) EditComment(id int64, body string) error {
 	if c == nil {
 		return fault.Newf(fault.NotFound, "", "there is no comment %d", id)
 	}
-	s.editComment(c, body)
+	s.editComment(c, body, s.userFor(c.Author))
+	return nil
+}
+
+// EditCommentBy replaces a comment's text as a login. It fails with fault.NotFound.
+func (s *Server) EditCommentBy(id int64, body, login string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.comments[id]
+	if c == nil {
+		return fault.Newf(fault.NotFound, "", "there is no comment %d", id)
+	}
+	s.editComment(c, body, s.userFor(login))
 	return nil
 }
 
@@ -220,7 +183,7 @@ func (s *Server) EditCommentVia(id int64, body, app string) error {
 		return fault.Newf(fault.NotFound, "", "there is no comment %d", id)
 	}
 	c.App = app
-	s.editComment(c, body)
+	s.editComment(c, body, s.userFor(c.Author))
 	return nil
 }
 
@@ -236,14 +199,18 @@ func (s *Server) HideComment(id int64, hidden bool) error {
 	return nil
 }
 
-func (s *Server) editComment(c *comment, body string) {
-	if c.Body != body {
-		c.Body, c.UpdatedAt = body, s.now()
-		c.issue.touch(c.UpdatedAt)
+func (s *Server) editComment(c *comment, body string, by *user) {
+	if c.Body == body {
+		return
 	}
+	before := c.Body
+	c.Body, c.UpdatedAt = body, s.now()
+	c.Edited = Edited{Editor: by.Login, LastEditedAt: c.UpdatedAt}
+	c.issue.touch(c.UpdatedAt)
+	s.commentEvent(c, by, "edited", bodyWas(before))
 }
 
-// DeleteComment removes a comment for good. It fails with fault.NotFound.
+// DeleteComment removes a comment for good, as its author. It fails with fault.NotFound.
 func (s *Server) DeleteComment(id int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,14 +218,15 @@ func (s *Server) DeleteComment(id int64) error {
 	if c == nil {
 		return fault.Newf(fault.NotFound, "", "there is no comment %d", id)
 	}
-	s.deleteComment(c)
+	s.deleteComment(c, s.userFor(c.Author))
 	return nil
 }
 
-func (s *Server) deleteComment(c *comment) {
+func (s *Server) deleteComment(c *comment, by *user) {
 	delete(s.comments, c.ID)
 	c.issue.comments = slices.DeleteFunc(c.issue.comments, func(other *comment) bool { return other == c })
 	c.issue.touch(s.now())
+	s.commentEvent(c, by, "deleted", nil)
 }
 
 // Issue returns a copy of an issue with its comments. It fails with fault.NotFound.
@@ -402,6 +370,22 @@ func (r *repo) association(login string) string {
 		return a
 	}
 	return None
+}
+
+// mayWrite asks the installation where there is one: an app has no association with a repository.
+func (c *call) mayWrite() bool {
+	if c.installation != nil {
+		return c.installation.covers(c.repo)
+	}
+	return c.repo.mayWrite(c.user)
+}
+
+// mayRead is narrower than GitHub for an installation, which there also sees what is public: nothing should depend on that.
+func (c *call) mayRead(r *repo) bool {
+	if c.installation != nil {
+		return c.installation.covers(r)
+	}
+	return r.mayRead(c.user)
 }
 
 func (r *repo) mayWrite(u *user) bool {

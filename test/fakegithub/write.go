@@ -29,20 +29,28 @@ func (c *call) commentBody() (string, error) {
 }
 
 func (c *call) createComment(is *issue) (reply, error) {
-	if is.Locked && !c.repo.mayWrite(c.user) {
+	if is.Locked && !c.mayWrite() {
 		return reply{}, &problem{status: http.StatusForbidden, message: "Unable to create comment because issue is locked."}
 	}
 	body, err := c.commentBody()
 	if err != nil {
 		return reply{}, err
 	}
-	n := c.s.addComment(is, Comment{Author: c.user.Login, Body: body})
+	n := c.s.addComment(is, Comment{Author: c.user.Login, Body: body, App: c.via()})
 	return reply{status: http.StatusCreated, value: c.comment(n)}, nil
+}
+
+// via is the slug of the app that acts, for performed_via_github_app.
+func (c *call) via() string {
+	if c.installation == nil {
+		return ""
+	}
+	return c.installation.app.Slug
 }
 
 // mayChange allows a thing's author and whoever may write to the repository.
 func (c *call) mayChange(author string) error {
-	if c.user.Login == author || c.repo.mayWrite(c.user) {
+	if c.user.Login == author || c.mayWrite() {
 		return nil
 	}
 	return &problem{status: http.StatusForbidden, message: "Must have admin rights to Repository."}
@@ -56,7 +64,7 @@ func (c *call) patchComment(n *comment) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	c.s.editComment(n, body)
+	c.s.editComment(n, body, c.user)
 	return c.ok(c.comment(n))
 }
 
@@ -64,7 +72,7 @@ func (c *call) deleteComment(n *comment) (reply, error) {
 	if err := c.mayChange(n.Author); err != nil {
 		return reply{}, err
 	}
-	c.s.deleteComment(n)
+	c.s.deleteComment(n, c.user)
 	return reply{status: http.StatusNoContent}, nil
 }
 
@@ -112,7 +120,7 @@ func (c *call) createIssue() (reply, error) {
 	if err := checkBody("Issue", made.Body); err != nil {
 		return reply{}, err
 	}
-	if c.repo.mayWrite(c.user) { // others' labels and assignees are dropped without a word
+	if c.mayWrite() { // others' labels and assignees are dropped without a word
 		if in.Labels != nil {
 			made.Labels = *in.Labels
 		}
@@ -149,10 +157,10 @@ func (c *call) patchIssue(is *issue) (reply, error) {
 		}
 	}
 	edit := IssueEdit{Title: in.Title, Body: in.Body, State: in.State, StateReason: in.StateReason}
-	if in.Labels != nil && c.repo.mayWrite(c.user) {
+	if in.Labels != nil && c.mayWrite() {
 		edit.Labels = (*[]string)(in.Labels)
 	}
-	if in.Assignees != nil && c.repo.mayWrite(c.user) {
+	if in.Assignees != nil && c.mayWrite() {
 		edit.Assignees = in.Assignees
 	}
 	c.s.editIssue(is, c.user, edit)
@@ -160,7 +168,7 @@ func (c *call) patchIssue(is *issue) (reply, error) {
 }
 
 func (c *call) addLabels(is *issue) (reply, error) {
-	if !c.repo.mayWrite(c.user) {
+	if !c.mayWrite() {
 		return reply{}, &problem{status: http.StatusForbidden, message: "Must have admin rights to Repository."}
 	}
 	var in struct{ Labels labelList }
