@@ -210,6 +210,9 @@ func (d *doctor) permissions(context.Context) {
 		if s.TokenFile != "" {
 			private(s.TokenFile, "the token of the source "+s.Name)
 		}
+		if s.App != nil {
+			private(s.App.PrivateKeyFile, "the App's key of the source "+s.Name)
+		}
 	}
 	for _, dir := range []string{d.Tmuxd.StateDir, d.DataDir.LogDir(), d.DataDir.RunDir(), d.DataDir.Traces()} {
 		if info, err := os.Stat(dir); err == nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/layout"
@@ -23,6 +24,8 @@ func TestCheck_EachMistakeOfThePollerNamesItsKeyAndSaysWhatToWrite(t *testing.T)
 	write("open", "tok\n", 0o644)
 	write("empty", "\n", 0o600)
 	const source = "  sources:\n  - {name: gh, kind: github, repositories: [a/b], label: agent, authors: [alice], token_file: good"
+	app := strings.Replace(source, "token_file: good", "app: ", 1)
+	write("key", "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n", 0o600)
 	for _, tt := range []struct{ name, text, want string }{
 		{"workers", "  workers: 0\n", "poller.workers is 0: it must be 1 to 256"},
 		{"budget", "  budget: -1\n", "poller.budget is -1"},
@@ -39,6 +42,20 @@ func TestCheck_EachMistakeOfThePollerNamesItsKeyAndSaysWhatToWrite(t *testing.T)
 		{"a host that is none", source + ", host: 'a b'}\n", "poller.sources[0].host"},
 		{"no token file", strings.Replace(source, "good", "missing", 1) + "}\n", "poller.sources[0].token_file: there is no file"},
 		{"notices without a token", strings.Replace(source, ", token_file: good", "", 1) + ", notices: true}\n", "poller.sources[0].notices is on"},
+		{"an assignee with @", source + ", assignee: '@bob'}\n", "poller.sources[0].assignee"},
+		{"a mention that is a number", source + ", mention: 3}\n", "poller.sources[0].mention: write the login"},
+		{"a mention of nobody", strings.Replace(source, ", token_file: good", "", 1) + ", mention: true}\n", "poller.sources[0].mention is true"},
+		{"no trigger at all", strings.Replace(source, "label: agent", "mention: false", 1) + "}\n", "or set assignee or mention"},
+		{"a kind of CI that is none", source + ", ci: [checks]}\n", `poller.sources[0].ci[0] is "checks": write one of check_run, status`},
+		{"a kind of CI twice", source + ", ci: [status, status]}\n", "listed twice"},
+		{"a short max_interval", source + ", max_interval: 5s}\n", "poller.sources[0].max_interval is 5s: it must be interval (30s) to 24h"},
+		{"full reads all the time", source + ", full_read: 1m}\n", "poller.sources[0].full_read is 1m0s: it must be 10m"},
+		{"a token and an app", source + ", app: {id: 1, private_key_file: key}}\n", "poller.sources[0] has token_file and app"},
+		{"an app without an id", app + "{private_key_file: key}}\n", "poller.sources[0].app.id: write the App's id"},
+		{"an app without a key", app + "{id: 1}}\n", "poller.sources[0].app.private_key_file: it is not set"},
+		{"an app's key that is none", app + "{id: 1, private_key_file: good}}\n", "does not hold a private key in PEM"},
+		{"an app's key that others can read", app + "{id: Iv1.8a61f9b3a7aba766, private_key_file: open}}\n", "run chmod 600"},
+		{"an app's installation", app + "{id: 1, private_key_file: key, installation_id: -1}}\n", "poller.sources[0].app.installation_id"},
 		{"a token for everybody", strings.Replace(source, "good", "open", 1) + "}\n", "chmod 600"},
 		{"an empty token", strings.Replace(source, "good", "empty", 1) + "}\n", "should hold one token"},
 		{"a name twice", source + "}\n  - {name: gh, kind: github, repositories: [a/c], label: x}\n", "names must differ"},
@@ -249,4 +266,31 @@ func nested(section string) []string {
 		return keysOf(reflect.TypeFor[Source](), "")
 	}
 	return nil
+}
+
+func TestSource_WhatIsLeftOutAndWhatMayStandThere(t *testing.T) {
+	dir := installed(t)
+	load := func(text string) Source {
+		t.Helper()
+		must(t, os.WriteFile(filepath.Join(dir, "muxpost.yaml"), []byte("poller:\n  database_url: postgres://x/y\n  sources:\n  - {name: gh, kind: github, "+
+			"repositories: [a/b], "+text+"}\n"), 0o600))
+		s, err := LoadService(where(dir, nil), layout.Poller)
+		must(t, err)
+		return s.Poller.Sources[0]
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "key"), []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), 0o600))
+	s := load("label: agent")
+	if !s.ReadsPulls() || !slices.Equal(s.CI, []string{"check_run", "status"}) || s.MaxInterval != 10*s.Interval || s.FullRead != time.Hour {
+		t.Errorf("%+v", s)
+	}
+	s = load("assignee: helper, mention: 'helper[bot]', pulls: false, ci: [], app: {id: 12345, private_key_file: key}")
+	login, self, ok := s.MentionOf()
+	id, err := s.App.AppID()
+	if s.ReadsPulls() || len(s.CI) != 0 || login != "helper[bot]" || self || !ok || id != "12345" || err != nil || !s.Authenticated() {
+		t.Errorf("%+v", s)
+	}
+	s = load("mention: true, app: {id: Iv23liAbCd, private_key_file: key}")
+	if _, self, ok := s.MentionOf(); !self || !ok {
+		t.Errorf("%+v", s)
+	}
 }

@@ -318,8 +318,17 @@ type Source struct {
 	TokenFile string `conf:"token_file"`
 	// Repositories, as owner/repo.
 	Repositories []string `conf:"repositories"`
-	// Label puts an open issue under our care.
-	Label string `conf:"label"`
+	// App is the GitHub App to act as, in the place of a token.
+	App *App `conf:"app"`
+	// Label puts an open issue under our care, Assignee one that is assigned to that account, and Mention one that mentions an account:
+	// a login, or true for the source's own; MentionOf reads it.
+	Label    string `conf:"label"`
+	Assignee string `conf:"assignee"`
+	Mention  any    `conf:"mention"`
+	// Pulls has open pull requests read; ReadsPulls is what counts.
+	Pulls *bool `conf:"pulls"`
+	// CI are the kinds of results of CI to read, as in CIKinds; none when empty, and the first two when the file leaves it out.
+	CI []string `conf:"ci"`
 	// Authors are the logins that may steer; nobody when empty.
 	Authors []string `conf:"authors"`
 	// Associations are what GitHub may say of an author for him to steer, such as MEMBER.
@@ -332,6 +341,20 @@ type Source struct {
 	TrustLabel bool `conf:"trust_label"`
 	// Interval is how often the source is looked at.
 	Interval time.Duration `conf:"interval"`
+	// MaxInterval is how seldom at most what is quiet is read, where reading it costs something.
+	MaxInterval time.Duration `conf:"max_interval"`
+	// FullRead is how often each repository is read in full, whatever the server says has not changed.
+	FullRead time.Duration `conf:"full_read"`
 	// Notices lets muxpost write to the source's tickets what needs a person.
 	Notices bool `conf:"notices"`
+}
+
+// App is a GitHub App to act as.
+type App struct {
+	// ID is the App's id, or its client id; AppID reads it.
+	ID any `conf:"id"`
+	// PrivateKeyFile holds its private key, in PEM.
+	PrivateKeyFile string `conf:"private_key_file"`
+	// InstallationID is the one installation to use; each owner's own when 0.
+	InstallationID int64 `conf:"installation_id"`
 }

@@ -153,6 +153,9 @@ func (s *Settings) derive(binDir string) {
 	for i := range s.Poller.Sources {
 		source := &s.Poller.Sources[i]
 		source.TokenFile = s.beside(source.TokenFile)
+		if source.App != nil {
+			source.App.PrivateKeyFile = s.beside(source.App.PrivateKeyFile)
+		}
 		source.derive()
 	}
 }

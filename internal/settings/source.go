@@ -2,6 +2,7 @@ package settings
 
 import (
 	"cmp"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,7 +37,16 @@ const (
 	maxLoopPosts     = 100_000
 	maxSourceName    = 64
 	maxTokenFile     = 4 << 10
+	maxKeyFile       = 16 << 10
+	// quietFactor is how many intervals max_interval is, unless the file says so.
+	quietFactor     = 10
+	defaultFullRead = time.Hour
+	minFullRead     = 10 * time.Minute
+	maxLogin        = 100
 )
+
+// CIKinds returns the kinds of results of CI that a source can read; the first two are read unless the file says otherwise.
+func CIKinds() []string { return []string{"check_run", "status", "workflow_run"} }
 
 // NoBranch as a source's branch means that no branch belongs to an item.
 const NoBranch = "none"
@@ -69,6 +80,11 @@ func (c *Poller) check(p *problems) {
 // derive fills in what a source leaves out.
 func (s *Source) derive() {
 	s.Interval = cmp.Or(s.Interval, defaultInterval)
+	s.MaxInterval = cmp.Or(s.MaxInterval, min(s.Interval*quietFactor, maxInterval))
+	s.FullRead = cmp.Or(s.FullRead, defaultFullRead)
+	if s.CI == nil {
+		s.CI = CIKinds()[:2]
+	}
 	s.Branch = cmp.Or(s.Branch, defaultBranch)
 	if s.Host == "" {
 		s.Host, _ = HostOf(s.BaseURL) // a bad URL is told by check
@@ -80,7 +96,7 @@ func (s *Source) check(p *problems, key string) {
 	p.add(!validName(s.Name), "%s.name is %q: write a short name of a-z, 0-9, - and _, such as github", key, s.Name)
 	p.add(s.Name == ledger.SourceManual, "%s.name is %q, which is the name for events by hand: choose another", key, s.Name)
 	p.add(s.Kind != KindGitHub, "%s.kind is %q: write kind: github, the only kind there is", key, s.Kind)
-	p.add(strings.TrimSpace(s.Label) == "", "%s.label is empty: write the label that puts an issue under muxpost's care, such as agent", key)
+	s.checkTriggers(p, key)
 	p.add(strings.Contains(s.Label, ","), "%s.label has a comma, which GitHub reads as two labels: name one label", key)
 	if _, err := HostOf(s.BaseURL); err != nil {
 		p.add(true, "%s.base_url: %v", key, err)
@@ -114,9 +130,110 @@ func (s *Source) check(p *problems, key string) {
 		least = minLocalInterval
 	}
 	p.add(s.Interval < least || s.Interval > maxInterval, "%s.interval is %v: it must be %v to %v", key, s.Interval, least, maxInterval)
-	p.add(s.Notices && s.TokenFile == "", "%s.notices is on and there is no token_file: writing to issues needs a token", key)
+	p.add(s.MaxInterval < s.Interval || s.MaxInterval > maxInterval, "%s.max_interval is %v: it must be interval (%v) to %v", key, s.MaxInterval,
+		s.Interval, maxInterval)
+	p.add(s.FullRead < minFullRead || s.FullRead > 7*maxInterval, "%s.full_read is %v: it must be %v to %v", key, s.FullRead, minFullRead,
+		7*maxInterval)
+	p.add(s.Notices && !s.Authenticated(), "%s.notices is on and there is no token_file: writing to issues needs a token, or an app", key)
 	_, err := s.Token()
 	p.add(err != nil, "%s.token_file: %v", key, err)
+	if s.App != nil {
+		p.add(s.TokenFile != "", "%s has token_file and app: keep one of them", key)
+		s.App.check(p, key+".app")
+	}
+}
+
+// checkTriggers finds the mistakes of what puts issues under our care, and of what else is read.
+func (s *Source) checkTriggers(p *problems, key string) {
+	login, self, ok := s.MentionOf()
+	p.add(!ok, "%s.mention: write the login of the account whose mentions count, without @, or true for the source's own", key)
+	p.add(self && !s.Authenticated(), "%s.mention is true and there is no token_file: without one there is no account to mention", key)
+	p.add(strings.TrimSpace(s.Label) == "" && s.Assignee == "" && login == "" && !self && ok,
+		"%s.label is empty: write the label that puts an issue under muxpost's care, such as agent, or set assignee or mention", key)
+	p.add(s.Assignee != "" && !validLogin(s.Assignee), "%s.assignee is %q: write a GitHub login, without @", key, s.Assignee)
+	kinds := CIKinds()
+	for i, kind := range s.CI {
+		p.add(!slices.Contains(kinds, kind), "%s.ci[%d] is %q: write one of %s, or ci: [] for none", key, i, kind, strings.Join(kinds, ", "))
+		p.add(slices.Index(s.CI, kind) < i, "%s.ci[%d] is %q, which is listed twice", key, i, kind)
+	}
+}
+
+func (a *App) check(p *problems, key string) {
+	_, err := a.AppID()
+	p.add(err != nil, "%s.id: %v", key, err)
+	p.add(a.InstallationID < 0, "%s.installation_id is %d: write the number at the end of the installation's address, or leave it out", key, a.InstallationID)
+	_, err = a.PrivateKey()
+	p.add(err != nil, "%s.private_key_file: %v", key, err)
+}
+
+// Authenticated reports whether the source is read with a credential.
+func (s *Source) Authenticated() bool { return s.TokenFile != "" || s.App != nil }
+
+// ReadsPulls reports whether pull requests are read, which they are unless the file says otherwise.
+func (s *Source) ReadsPulls() bool { return s.Pulls == nil || *s.Pulls }
+
+// MentionOf returns whose mentions put an issue under our care: an account's, or self, the source's own. It is not ok for a value that is
+// neither a login nor a truth value.
+func (s *Source) MentionOf() (login string, self, ok bool) {
+	switch v := s.Mention.(type) {
+	case nil:
+		return "", false, true
+	case bool:
+		return "", v, true
+	case string:
+		return v, false, validLogin(v)
+	}
+	return "", false, false
+}
+
+// validLogin takes a person's login and an app's, which ends in [bot].
+func validLogin(login string) bool {
+	name := strings.TrimSuffix(login, "[bot]")
+	return name != "" && len(name) <= maxLogin && strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
+}
+
+// AppID returns the App's id or client id. The error is text for the person who wrote the file.
+func (a *App) AppID() (string, error) {
+	switch v := a.ID.(type) {
+	case int:
+		if v > 0 {
+			return strconv.Itoa(v), nil
+		}
+	case string:
+		if v != "" && len(v) <= maxLogin && strings.Trim(strings.ToLower(v), "abcdefghijklmnopqrstuvwxyz0123456789._-") == "" {
+			return v, nil
+		}
+	}
+	return "", errors.New("write the App's id, a number, or its client id; both are on the App's page")
+}
+
+// PrivateKey reads the App's key from its file, which must be its owner's alone. The error is text for the person who made the file, and
+// never holds what stands in it.
+func (a *App) PrivateKey() (string, error) {
+	path := a.PrivateKeyFile
+	if path == "" {
+		return "", errors.New("it is not set: name the .pem file that GitHub gave when the key was made")
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("there is no file %s: put the .pem file there that GitHub gave when the key was made, and chmod 600 it", path)
+	case err != nil:
+		return "", fmt.Errorf("cannot read it: %w", err)
+	case !info.Mode().IsRegular() || info.Size() > maxKeyFile:
+		return "", fmt.Errorf("%s is not a small regular file: it should hold one private key and nothing else", path)
+	case info.Mode().Perm()&0o077 != 0:
+		return "", fmt.Errorf("others on this machine can read %s: run chmod 600 on it, and consider making a new key", path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot read it: %w", err)
+	}
+	block, _ := pem.Decode(data)
+	if block == nil || !strings.HasSuffix(block.Type, "PRIVATE KEY") {
+		return "", fmt.Errorf("%s does not hold a private key in PEM, as GitHub gives it", path)
+	}
+	return string(data), nil
 }
 
 func validName(s string) bool {

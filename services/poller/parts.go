@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
 	"muxpost.dev/muxpost/core/fault"
@@ -142,28 +143,56 @@ func (p *parts) compose(c settings.Poller, own ledger.Build) error {
 func (p *parts) watch(c settings.Poller) (watched []poll.Watched, tickets map[string]notify.Tickets, err error) {
 	tickets = map[string]notify.Tickets{}
 	for _, s := range c.Sources {
-		token, err := github.NewToken(s.TokenFile, s.Token)
+		source, err := clientOf(s, p.telemetry.TracerProvider())
 		if err != nil {
-			return nil, nil, fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "the token of the source "+s.Name, err)
-		}
-		source, err := github.New(github.Config{
-			BaseURL: s.BaseURL, Host: s.Host, Token: token, Label: s.Label, TracerProvider: p.telemetry.TracerProvider(),
-		})
-		if err != nil {
-			return nil, nil, err
+			return nil, nil, fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "the source "+s.Name, err)
 		}
 		p.sources = append(p.sources, source)
 		if s.Notices {
 			tickets[s.Name] = source
 		}
-		watched = append(watched, poll.Watched{
+		w := poll.Watched{
 			Name: s.Name, Provider: s.Kind, Host: s.Host, Source: source, Repositories: s.Repositories, Interval: s.Interval,
+			MaxInterval: s.MaxInterval, FullRead: s.FullRead, Meter: source,
 			Policy:  poll.Policy{Authors: s.Authors, Associations: upper(s.Associations), Machines: s.Machines, TrustLabel: s.TrustLabel},
 			Notices: s.Notices, Branch: branchOf(s),
-		})
+		}
+		if s.Authenticated() { // GraphQL answers nobody without a credential
+			w.Graph = source
+		}
+		watched = append(watched, w)
 		p.explain(s)
 	}
 	return watched, tickets, nil
+}
+
+// clientOf returns the client that reads a source.
+func clientOf(s settings.Source, tracer trace.TracerProvider) (*github.Client, error) {
+	mention, self, _ := s.MentionOf() // checked with the configuration
+	c := github.Config{
+		BaseURL: s.BaseURL, Host: s.Host, Label: s.Label, Assignee: s.Assignee, Mention: mention, MentionSelf: self, Pulls: s.ReadsPulls(), CI: s.CI,
+		TracerProvider: tracer,
+	}
+	if s.App == nil {
+		token, err := github.NewToken(s.TokenFile, s.Token)
+		if err != nil {
+			return nil, err
+		}
+		c.Token = token
+		return github.New(c)
+	}
+	id, err := s.App.AppID()
+	if err != nil {
+		return nil, err
+	}
+	key, err := github.NewToken(s.App.PrivateKeyFile, s.App.PrivateKey)
+	if err != nil {
+		return nil, err
+	}
+	if c.App, err = github.NewApp(id, key, s.App.InstallationID); err != nil {
+		return nil, err
+	}
+	return github.New(c)
 }
 
 func upper(words []string) []string {
@@ -191,7 +220,7 @@ func (p *parts) explain(s settings.Source) {
 	default:
 		log.Warn("no event will reach an agent: authors and associations are empty, so nobody may steer; list the logins that may")
 	}
-	if s.TokenFile == "" && s.BaseURL == "" {
+	if !s.Authenticated() && s.BaseURL == "" {
 		log.Warn("no token_file is set: GitHub answers 60 requests an hour without one, and shows public repositories only")
 	}
 }

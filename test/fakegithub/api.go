@@ -72,6 +72,8 @@ type answer struct {
 }
 
 func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, segments []string, enterprise bool, body []byte) {
+	s.inFlight.Add(1)
+	defer s.inFlight.Add(-1)
 	s.mu.Lock()
 	c := &call{s: s, r: r, body: body, query: r.URL.Query(), web: "http://" + r.Host}
 	c.api = c.web
@@ -153,6 +155,11 @@ func (s *Server) answer(c *call, segments []string, count *Count) answer {
 	free := segments[0] == "rate_limit"
 	if err == nil && !free && bucket.used >= bucket.limit {
 		return s.finish(c, c.exhausted(), bucket)
+	}
+	if err == nil {
+		if wait := s.beyondSecondary(c); wait > 0 {
+			return s.secondaryLimit(c, wait)
+		}
 	}
 	if !free {
 		bucket.used++

@@ -25,13 +25,22 @@ type App struct {
 	// ClientID may name the app in a JWT in place of the ID; it has a default.
 	ClientID string `json:"client_id"`
 	// PublicKeyPEM is what the app's JWTs are checked with.
-	PublicKeyPEM []byte `json:"public_key_pem"`
+	PublicKeyPEM PEM `json:"public_key_pem"`
 	// Owner is a login; empty means that the app owns itself, which is good enough for most tests.
 	Owner string `json:"owner"`
 	// Installations maps the id of an installation to the login of the account that it is on.
 	Installations map[int64]string `json:"installations"`
 	// Hook is the app's own webhook: it tells of all repositories that the app is installed on.
 	Hook *Hook `json:"hook"`
+}
+
+// PEM is a key as text. In JSON it is a string.
+type PEM []byte
+
+// UnmarshalText takes the text as it is: encoding/json would want it in base64.
+func (p *PEM) UnmarshalText(text []byte) error {
+	*p = slices.Clone(text)
+	return nil
 }
 
 type app struct {

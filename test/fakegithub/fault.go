@@ -2,7 +2,6 @@ package fakegithub
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -132,8 +131,7 @@ func (f *Fault) apply(s *Server, c *call, truth answer) answer {
 		a.header.Set(headerRateLimitPrefix+"Used", a.header.Get(headerRateLimitPrefix+"Limit"))
 		a.header.Set(headerRateLimitPrefix+"Reset", strconv.FormatInt(s.now().Add(time.Duration(f.RetryAfter)*time.Second).Unix(), 10))
 	case KindSecondaryLimit:
-		p = &problem{status: http.StatusForbidden, doc: "/overview/rate-limits-for-the-rest-api#about-secondary-rate-limits",
-			message: "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}
+		p = tooMuch()
 		a.header.Set("Retry-After", strconv.Itoa(f.RetryAfter))
 	}
 	a.status = p.status
@@ -203,41 +201,4 @@ func (s *Server) count(method, path string) *Count {
 		s.counts[key] = &Count{}
 	}
 	return s.counts[key]
-}
-
-// serveControl answers /_fake/. It wants JSON by name, so that no web page can send a request here unasked.
-func (s *Server) serveControl(w http.ResponseWriter, r *http.Request, body []byte) {
-	var err error
-	var out any = object{"ok": true}
-	if r.Method == http.MethodPost && !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
-		http.Error(w, "send application/json", http.StatusUnsupportedMediaType)
-		return
-	}
-	switch r.Method + " " + strings.TrimPrefix(r.URL.Path, controlPrefix) {
-	case "POST faults":
-		var f Fault
-		if err = strictJSON(body, &f); err == nil {
-			err = s.Inject(f)
-		}
-	case "DELETE faults":
-		s.ClearFaults()
-	case "GET counts":
-		out = s.Counts()
-	case "DELETE counts":
-		s.ResetCounts()
-	case "POST seed":
-		var seed Seed
-		if err = strictJSON(body, &seed); err == nil {
-			err = s.Load(seed)
-		}
-	default:
-		http.Error(w, "there are POST and DELETE faults, GET and DELETE counts, POST seed", http.StatusNotFound)
-		return
-	}
-	if err != nil {
-		http.Error(w, fmt.Sprintf("%s %s: %v", r.Method, r.URL.Path, err), http.StatusBadRequest)
-		return
-	}
-	w.Header().Set("Content-Type", contentTypeJSON)
-	_ = json.NewEncoder(w).Encode(out) // a client that went away is not ours to report
 }

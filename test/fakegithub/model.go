@@ -30,6 +30,8 @@ type Repo struct {
 	Issues []Issue `json:"issues"`
 	// Branches are there beside main and the heads of pull requests.
 	Branches []string `json:"branches"`
+	// Hooks are added last, and tell of nothing that was there before.
+	Hooks []Hook `json:"hooks"`
 	// What ran on commits is added after the issues.
 	CheckRuns    []CheckRun    `json:"check_runs"`
 	Statuses     []Status      `json:"statuses"`

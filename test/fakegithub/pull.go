@@ -64,9 +64,7 @@ func (s *Server) openPull(is *issue) {
 	} else if pull.HeadRepo != DeletedFork {
 		s.forkFor(pull.HeadRepo)
 	}
-	if _, known := is.repo.branches[pull.Base]; !known {
-		is.repo.branches[pull.Base] = shaOf(is.repo.Owner, is.repo.Name, pull.Base)
-	}
+	is.repo.addBranch(pull.Base)
 	if pull.Merged {
 		is.State = "closed"
 		if pull.MergedAt.IsZero() {
@@ -149,10 +147,14 @@ func (s *Server) AddBranch(owner, name, branch string) error {
 	if err != nil {
 		return err
 	}
-	if _, known := r.branches[branch]; !known {
-		r.branches[branch] = shaOf(owner, name, branch)
-	}
+	r.addBranch(branch)
 	return nil
+}
+
+func (r *repo) addBranch(branch string) {
+	if _, known := r.branches[branch]; !known {
+		r.branches[branch] = shaOf(r.Owner, r.Name, branch)
+	}
 }
 
 // DeleteBranch removes a branch, as people do after a merge. It fails with fault.NotFound.

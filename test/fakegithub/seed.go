@@ -15,6 +15,7 @@ type Seed struct {
 	Tokens map[string]string `json:"tokens"`
 	Users  []User            `json:"users"`
 	Repos  []Repo            `json:"repos"`
+	Apps   []App             `json:"apps"`
 }
 
 // ParseSeed reads a seed. It fails with fault.Invalid for anything but one JSON object of known fields.
@@ -26,39 +27,63 @@ func ParseSeed(data []byte) (Seed, error) {
 	return seed, nil
 }
 
-// Load adds a seed to what is there. A repository that exists gets the seed's issues and checks, an issue that exists the
-// seed's comments and reviews, so that a later seed can let a person say something more. What was added before an error stays.
+// Load adds a seed to what is there. A repository that exists gets the seed's hooks, issues and checks, an issue that exists
+// the seed's comments and reviews, so that a later seed can let a person say something more. What was added before an error stays.
 func (s *Server) Load(seed Seed) error {
 	for _, u := range seed.Users {
 		s.AddUser(u)
+	}
+	for _, a := range seed.Apps {
+		if err := s.AddApp(a); err != nil {
+			return err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.addTokens(seed.Tokens)
 	for _, r := range seed.Repos {
-		known := s.repos[repoKey(r.Owner, r.Name)]
-		if known == nil {
+		if s.repos[repoKey(r.Owner, r.Name)] == nil {
 			if err := s.addRepo(r); err != nil {
 				return err
 			}
 			continue
 		}
-		for _, is := range r.Issues {
-			there := known.issue(is.Number)
-			if there == nil {
-				if _, err := s.addIssue(known, is); err != nil {
-					return err
-				}
-				continue
-			}
-			for _, c := range is.Comments {
-				s.addComment(there, c)
-			}
-			if err := s.loadReviews(there, is.Pull); err != nil {
+		if err := s.loadInto(s.repos[repoKey(r.Owner, r.Name)], r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadInto adds to a repository that exists. Its hooks come first, so that they tell of what follows.
+func (s *Server) loadInto(known *repo, seed Repo) error {
+	if err := s.loadHooks(known, seed); err != nil {
+		return err
+	}
+	for _, branch := range seed.Branches {
+		known.addBranch(branch)
+	}
+	for _, is := range seed.Issues {
+		there := known.issue(is.Number)
+		if there == nil {
+			if _, err := s.addIssue(known, is); err != nil {
 				return err
 			}
+			continue
 		}
-		if err := s.loadChecks(known, r); err != nil {
+		for _, c := range is.Comments {
+			s.addComment(there, c)
+		}
+		if err := s.loadReviews(there, is.Pull); err != nil {
+			return err
+		}
+	}
+	return s.loadChecks(known, seed)
+}
+
+func (s *Server) loadHooks(r *repo, seed Repo) error {
+	for _, h := range seed.Hooks {
+		if _, err := s.addHook(r, nil, r.owner, h); err != nil {
 			return err
 		}
 	}

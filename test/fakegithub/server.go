@@ -1,13 +1,17 @@
-// Package fakegithub is a GitHub of one's own for tests and demonstrations: an http.Handler that speaks the part of GitHub's
-// REST API that deals with issues, comments, labels and reactions, under / and under /api/v3/, with its ETags, pagination,
-// rate limits and error bodies. Tests seed and change its state through Go methods; people do so through the API itself, or
-// with JSON under /_fake/. On request it also fails, hangs and cuts answers short, as the real one does.
+// Package fakegithub is a GitHub of one's own for tests and demonstrations: an http.Handler that speaks the part of GitHub's REST API
+// that deals with issues, pull requests, reviews, comments, labels, reactions, branches and what CI reports, under / and under /api/v3/,
+// with its ETags, pagination, rate limits and error bodies. It answers one query of GraphQL (who edited a text, and what a pull request
+// closes), knows GitHub Apps with their JWTs and installation tokens, and sends webhooks.
 //
-// It answers by state alone: the same request gets the same answer until something changes or a fault was asked for. Every
-// html_url leads to a readable page on the same server.
+// Tests seed and change its state through Go methods; people do so through the API itself, or with JSON under /_fake/. On request it also
+// fails, hangs and cuts answers short, as the real one does, and holds webhooks back, shuffles, loses and repeats them.
 //
-// The package knows nothing of muxpost's services. It keeps everything in memory and renders no Markdown; it has no search,
-// no GraphQL, no git and no webhooks. It is for loopback only: whoever reaches /_fake/ may do anything.
+// It answers by state alone: the same request gets the same answer until something changes or a fault was asked for. Every html_url of an
+// issue, a pull request, a comment or a review leads to a readable page on the same server. What it does follows GitHub's documentation;
+// the comments name the page, as "REST: List pull requests", or say that it was only observed.
+//
+// The package knows nothing of muxpost's services. It keeps everything in memory and renders no Markdown; it has no search and no git: a
+// commit is a name, and no diff is behind a pull request. It is for loopback only: whoever reaches /_fake/ may do anything.
 package fakegithub
 
 import (
@@ -18,6 +22,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -60,6 +65,9 @@ type Config struct {
 	AnonymousRateLimit int
 	// StrongETags leaves out the W/ before an ETag. GitHub sends weak ones.
 	StrongETags bool
+	// Concurrent is how many requests may be under way at once, and WritesPerMinute how many may create content for each login: beyond
+	// that, GitHub's secondary limits answer. It allows 100 and 80; 0 means no such limit.
+	Concurrent, WritesPerMinute int
 	// HookTimeout is how long the receiver of a webhook may take; 0 means 10 s ("Best practices for using webhooks": within 10 seconds).
 	HookTimeout time.Duration
 	// Now is the server's clock; nil means time.Now. Times are cut to the second, so several changes may share one.
@@ -68,7 +76,8 @@ type Config struct {
 
 // Server is the fake. It is an http.Handler and safe for use by many goroutines.
 type Server struct {
-	cfg Config
+	cfg      Config
+	inFlight atomic.Int64
 
 	mu         sync.Mutex
 	tokens     map[string]*grant
@@ -79,6 +88,7 @@ type Server struct {
 	reviews    map[int64]*review
 	inline     map[int64]*reviewComment
 	rates      map[rateKey]*rate
+	writes     map[rateKey][]time.Time
 	counts     map[string]*Count
 	faults     []*Fault
 	release    chan struct{}
@@ -118,7 +128,7 @@ func New(cfg Config) *Server {
 		comments: map[int64]*comment{}, reviews: map[int64]*review{}, inline: map[int64]*reviewComment{},
 		lastReview: firstReviewID, lastInline: firstInlineID,
 		lastCheck: firstCheckID, lastSuite: firstSuiteID, lastStatus: firstStatusID, lastRun: firstRunID,
-		rates: map[rateKey]*rate{}, counts: map[string]*Count{}, release: make(chan struct{}),
+		rates: map[rateKey]*rate{}, counts: map[string]*Count{}, writes: map[rateKey][]time.Time{}, release: make(chan struct{}),
 		lastUser: firstUserID, lastRepo: firstRepoID, lastIssue: firstIssueID, lastNote: firstCommentID,
 		lastReact: firstReactionID, lastLabel: firstLabelID,
 	}

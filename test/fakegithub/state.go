@@ -51,9 +51,9 @@ func (s *Server) addRepo(r Repo) error {
 	made := &repo{Repo: r, id: s.lastRepo, owner: s.userFor(r.Owner), created: s.now(), labels: map[string]*label{}, branches: map[string]string{},
 		commits: map[string]bool{}}
 	for _, branch := range append([]string{defaultBranch}, r.Branches...) {
-		made.branches[branch] = shaOf(r.Owner, r.Name, branch)
+		made.addBranch(branch)
 	}
-	made.Branches, made.CheckRuns, made.Statuses, made.WorkflowRuns = nil, nil, nil, nil
+	made.Branches, made.Hooks, made.CheckRuns, made.Statuses, made.WorkflowRuns = nil, nil, nil, nil, nil
 	made.Associations, made.Issues = map[string]string{strings.ToLower(r.Owner): Owner}, nil
 	for login, association := range r.Associations {
 		made.Associations[strings.ToLower(login)] = association
@@ -64,7 +64,10 @@ func (s *Server) addRepo(r Repo) error {
 			return err
 		}
 	}
-	return s.loadChecks(made, r)
+	if err := s.loadChecks(made, r); err != nil {
+		return err
+	}
+	return s.loadHooks(made, r)
 }
 
 // AddIssue adds an issue with its comments, and returns its number. It fails with fault.NotFound for an unknown repository and

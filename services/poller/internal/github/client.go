@@ -32,14 +32,23 @@ type Config struct {
 	BaseURL string
 	// Host is the host in names of work items; empty means settings.HostOf(BaseURL).
 	Host string
-	// Token is sent with every request; nil sends none.
+	// Token is sent with every request; nil sends none. App takes its place.
 	Token *Token
-	// Label is what an issue carries to be one of ours.
-	Label string
+	App   *App
+	// Label, Assignee and Mention are what puts an issue under our care: a label, the account that it is assigned to, and the account
+	// that it mentions. Empty ones put none there. MentionSelf mentions the account that the credential acts as.
+	Label, Assignee, Mention string
+	MentionSelf              bool
+	// Pulls has open pull requests listed.
+	Pulls bool
+	// CI are the kinds of results of CI that Checks returns, as poll names them.
+	CI []string
 	// Timeout bounds a request; DefaultTimeout when 0.
 	Timeout time.Duration
 	// TracerProvider starts a span for each request; nil starts none.
 	TracerProvider trace.TracerProvider
+	// Now is this machine's clock; nil is time.Now.
+	Now func() time.Time
 }
 
 // Client reads one server. It is safe for use by many goroutines.
@@ -48,8 +57,17 @@ type Client struct {
 	direct  *http.Transport
 	base    *url.URL
 	host    string
-	label   string
 	timeout time.Duration
+	now     func() time.Time
+
+	label, assignee, mention string
+	mentionSelf, pulls       bool
+	ci                       []string
+
+	transport *transport
+	refusals  refusals
+	nodes     nodes
+	self      self
 }
 
 // apiOf returns where the API of a server is. A server of one's own has it under /api/v3/; one on this machine is taken as it
@@ -81,21 +99,27 @@ func New(config Config) (*Client, error) {
 		}
 	}
 	base = apiOf(base)
-	if config.Token == nil {
-		config.Token = &Token{}
+	if config.Now == nil {
+		config.Now = time.Now
 	}
 	if config.TracerProvider == nil {
 		config.TracerProvider = tracenoop.NewTracerProvider()
 	}
 	direct := http.DefaultTransport.(*http.Transport).Clone()
 	direct.MaxResponseHeaderBytes = 1 << 20
+	sender := &transport{
+		base: base, cache: newCache(), clock: &clock{now: config.Now}, meter: newMeter(), credential: fileToken{cmp.Or(config.Token, &Token{})},
+		// GitHub is no part of ours: our trace context is none of its business, so none is sent.
+		next: otelhttp.NewTransport(direct, otelhttp.WithTracerProvider(config.TracerProvider),
+			otelhttp.WithMeterProvider(metricnoop.NewMeterProvider()), otelhttp.WithPropagators(propagation.NewCompositeTextMapPropagator())),
+	}
+	timeout := cmp.Or(config.Timeout, DefaultTimeout)
+	if config.App != nil {
+		config.App.api = &appAPI{sender, timeout}
+		sender.credential = config.App
+	}
 	httpClient := &http.Client{
-		Transport: &transport{
-			base: base, token: config.Token, cache: newCache(),
-			// GitHub is no part of ours: our trace context is none of its business, so none is sent.
-			next: otelhttp.NewTransport(direct, otelhttp.WithTracerProvider(config.TracerProvider),
-				otelhttp.WithMeterProvider(metricnoop.NewMeterProvider()), otelhttp.WithPropagators(propagation.NewCompositeTextMapPropagator())),
-		},
+		Transport: sender,
 		// A renamed repository answers with a redirect to itself by number, on the same server.
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			if len(via) > 3 || r.URL.Host != base.Host || r.URL.Scheme != base.Scheme {
@@ -106,16 +130,19 @@ func New(config Config) (*Client, error) {
 	}
 	baseText := base.String()
 	api, err := gh.NewClient(gh.WithHTTPClient(httpClient), gh.WithURLs(&baseText, &baseText),
-		gh.WithUserAgent("muxpost/"+version.Get().Version),
+		gh.WithUserAgent(userAgent()),
 		// Limits are kept where every replica sees them, and not in this process.
 		gh.WithDisableRateLimitCheck())
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, fault.ReasonBadConfig, "cannot make a client for GitHub", err)
 	}
 	return &Client{
-		api: api, direct: direct, base: base, host: host, label: config.Label, timeout: cmp.Or(config.Timeout, DefaultTimeout),
+		api: api, direct: direct, base: base, host: host, timeout: timeout, now: config.Now, label: config.Label, assignee: config.Assignee,
+		mention: config.Mention, mentionSelf: config.MentionSelf, pulls: config.Pulls, ci: config.CI, transport: sender,
 	}, nil
 }
+
+func userAgent() string { return "muxpost/" + version.Get().Version }
 
 // Close gives up the connections that are not in use. The client can still be used.
 func (c *Client) Close() { c.direct.CloseIdleConnections() }
@@ -134,7 +161,7 @@ func SplitRepository(host, repository string) (owner, name string, err error) {
 
 // get reads one URL below the API, or an absolute one on the same server, into v, and returns the answer's head.
 func (c *Client) get(ctx context.Context, repository, path string, v any) (*gh.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(about(ctx, repository), c.timeout)
 	defer cancel()
 	request, err := c.api.NewRequest(ctx, http.MethodGet, path, nil)
 	if err != nil {
@@ -146,7 +173,7 @@ func (c *Client) get(ctx context.Context, repository, path string, v any) (*gh.R
 	}
 	defer func() { _ = response.Body.Close() }() // it was read to its end, or is given up
 	if err := json.NewDecoder(response.Body).Decode(v); err != nil {
-		return nil, c.unreadable(repository, err)
+		return nil, c.transport.unreadable(repository, err)
 	}
 	return response, nil
 }

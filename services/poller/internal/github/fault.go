@@ -15,20 +15,21 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 )
 
-var errTooLarge = errors.New("the answer is larger than 64 MiB")
+var (
+	errTooLarge = errors.New("the answer is larger than 64 MiB")
+	// errForbidden is a good token that may not do something.
+	errForbidden = errors.New("the token may not do this (status 403)")
+	// errUnprocessable is a request that is well formed and about something that there is not, such as a commit.
+	errUnprocessable = errors.New("it cannot be processed (status 422)")
+)
 
 // failed gives a request that was not answered with success its kind.
 func (c *Client) failed(repository string, response *gh.Response, err error) error {
 	if response == nil || response.Response == nil {
-		return c.silent(repository, err)
+		return c.transport.silent(repository, c.timeout, err)
 	}
 	status, header := response.StatusCode, response.Header
-	message := messageOf(err)
-	if wait, ok := limited(status, header, message, err); ok {
-		f := fault.Newf(fault.Throttled, fault.ReasonRateLimited, "%s limits requests (status %d)", c.base.Host, status)
-		if wait > 0 {
-			f = f.WithRetryAfter(wait).WithRemedy(fmt.Sprintf("it is asked again in %v; a longer interval or fewer repositories use less", wait))
-		}
+	if f := throttled(c.base.Host, status, header, messageOf(err), err); f != nil {
 		return f
 	}
 	refused := func(kind fault.Kind, what, remedy string) error {
@@ -40,14 +41,22 @@ func (c *Client) failed(repository string, response *gh.Response, err error) err
 		access, lacks = "write", "the token lacks a permission, or the conversation is locked"
 	}
 	switch {
+	case status == http.StatusUnauthorized && c.transport.clock.blame() != "":
+		return refused(fault.Denied, "the token is missing, wrong or expired, and "+c.transport.clock.blame(),
+			"put a valid token into the source's token_file, or give the App a valid key, and set the clock")
 	case status == http.StatusUnauthorized:
 		return refused(fault.Denied, "the token is missing, wrong or expired", "put a valid token into the source's token_file")
+	case status == http.StatusForbidden && repository == "":
+		return fault.Wrap(fault.Denied, fault.ReasonSourceRefused, c.base.Host+" refuses a request", errForbidden)
 	case status == http.StatusForbidden:
 		return refused(fault.Denied, lacks, "give the token "+access+" access to the issues of "+repository+
 			" (fine-grained: Issues, "+access+"; classic: repo), and authorise it for the organisation if that uses single sign-on")
 	case status == http.StatusNotFound, status == http.StatusGone:
 		return refused(fault.NotFound, "there is nothing of that name, or the token may not see it", "check the spelling of "+repository+
 			", that its issues are enabled, and that the token has access to it (fine-grained: Issues, "+access+")")
+	case status == http.StatusUnprocessableEntity:
+		return fault.Wrap(fault.Invalid, fault.ReasonSourceRefused, c.base.Host+" does not take a request about "+repository, errUnprocessable).
+			WithRemedy("check base_url: is it a server that speaks GitHub's REST API?")
 	case status >= 500:
 		return fault.Newf(fault.Unavailable, fault.ReasonSourceUnreachable, "%s answers %s with status %d", c.base.Host, repository, status)
 	case status >= 300 && status < 400:
@@ -57,17 +66,39 @@ func (c *Client) failed(repository string, response *gh.Response, err error) err
 }
 
 // unreadable gives a body that could not be read its kind: it was cut short, or it is not what the API answers with.
-func (c *Client) unreadable(repository string, err error) error {
+func (t *transport) unreadable(about string, err error) error {
 	return fault.Wrap(fault.Unavailable, fault.ReasonSourceUnreachable,
-		fmt.Sprintf("the answer of %s about %s was cut short or cannot be read", c.base.Host, repository), plain(err))
+		fmt.Sprintf("the answer of %s about %s was cut short or cannot be read", t.base.Host, about), plain(err))
 }
 
-func (c *Client) silent(repository string, err error) error {
-	what := fmt.Sprintf("%s does not answer about %s", c.base.Host, repository)
+// silent gives a request without an answer its kind. One that was not sent, because there is no token, says so itself.
+func (t *transport) silent(about string, timeout time.Duration, err error) error {
+	var known *fault.Error
+	if errors.As(err, &known) {
+		return known
+	}
+	what := fmt.Sprintf("%s does not answer about %s", t.base.Host, about)
 	if errors.Is(err, context.DeadlineExceeded) {
-		what = fmt.Sprintf("%s did not answer about %s within %v", c.base.Host, repository, c.timeout)
+		what = fmt.Sprintf("%s did not answer about %s within %v", t.base.Host, about, timeout)
 	}
 	return fault.Wrap(fault.Unavailable, fault.ReasonSourceUnreachable, what, plain(err))
+}
+
+// throttled returns the fault of an answer that is about a limit, and nil for any other.
+func throttled(host string, status int, header http.Header, message string, err error) *fault.Error {
+	wait, ok := limited(status, header, message, err)
+	if !ok {
+		return nil
+	}
+	return limitFault(host, "status "+strconv.Itoa(status), wait)
+}
+
+func limitFault(host, by string, wait time.Duration) *fault.Error {
+	f := fault.Newf(fault.Throttled, fault.ReasonRateLimited, "%s limits requests (%s)", host, by)
+	if wait > 0 {
+		f = f.WithRetryAfter(wait).WithRemedy(fmt.Sprintf("it is asked again in %v; a longer interval or fewer repositories use less", wait))
+	}
+	return f
 }
 
 // plain drops the URL that net/http puts before its errors.

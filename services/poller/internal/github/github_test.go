@@ -118,8 +118,8 @@ func TestItems_OpenLabelledIssuesAndNothingElse(t *testing.T) {
 		}
 		item := l.Items[0]
 		host := strings.TrimPrefix(w.url, "http://")
-		equal(t, "item", []any{item.Ref.String(), item.Author, item.Body, item.Open, item.Comments},
-			[]any{"github:" + host + "/acme/widgets#1", poll.Author{Login: "alice"}, "body of one", true, 0})
+		equal(t, "item", []any{item.Ref.String(), item.Author, item.Body, item.Open, item.Comments, item.Care},
+			[]any{"github:" + host + "/acme/widgets#1", poll.Author{Login: "alice", Association: "COLLABORATOR"}, "body of one", true, 0, poll.CareLabel})
 	}
 }
 
@@ -351,8 +351,11 @@ func TestCache_KeepsWhatWasUsedLastWithinItsBounds(t *testing.T) {
 	_, second := c.get("1")
 	equal(t, "kept", []bool{first, second}, []bool{true, false})
 	equal(t, "sizes", []int{c.order.Len(), len(c.byKey), c.bytes}, []int{maxCachedAnswers, maxCachedAnswers, maxCachedAnswers})
-	c.put(&answer{key: "big", body: make([]byte, maxCachedBytes)})
-	equal(t, "within its bytes", []int{c.order.Len(), c.bytes}, []int{1, maxCachedBytes})
+	for i := range 5 {
+		c.put(&answer{key: fmt.Sprint("big ", i), body: make([]byte, maxCachedBytes/4)})
+	}
+	c.put(&answer{key: "too big", body: make([]byte, maxCachedBytes/4+1)})
+	equal(t, "within its bytes", []int{c.order.Len(), c.bytes}, []int{4, maxCachedBytes})
 }
 
 func TestGet_EndsWithItsContext(t *testing.T) {

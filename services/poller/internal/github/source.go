@@ -12,177 +12,208 @@ import (
 	gh "github.com/google/go-github/v90/github"
 
 	"muxpost.dev/muxpost/core/fault"
-	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
-const (
-	pageSize = 100
-	// maxPages bounds a list: a server whose pages never end must not be followed for ever.
-	maxPages = 200
-	// maxReadings bounds how often a list that changes is read again.
-	maxReadings = 3
-)
+const pageSize = 100
 
 var _ poll.Source = (*Client)(nil)
 
-// comment is go-github's, and what it leaves out.
-type comment struct {
-	gh.IssueComment
-	App *struct {
-		Slug string `json:"slug"`
-	} `json:"performed_via_github_app"`
-}
-
-// Items returns the open issues with the label. Pull requests, which GitHub lists among them, are left out. An issue that slips
-// from one page to the one before it while they are read is seen the next time.
+// Items returns the open issues under our care, and all open pull requests where those are wanted. What slips from one page to the one
+// before it while they are read is seen the next time.
 func (c *Client) Items(ctx context.Context, repository string) (poll.Listing, error) {
-	query := url.Values{"state": {"open"}, "labels": {c.label}, "sort": {"created"}, "direction": {"asc"}, "per_page": {"100"}}
-	issues, at, err := readList[gh.Issue](ctx, c, repository, "issues?"+query.Encode())
-	out := poll.Listing{At: at}
-	for i := range issues {
-		if issues[i].IsPullRequest() {
-			continue
-		}
-		item, err := c.item(repository, &issues[i])
+	var out poll.Listing
+	care := care{label: c.label, assignee: c.assignee, mentioned: map[int]bool{}}
+	seen := map[int]bool{}
+	queries, err := c.triggers(ctx)
+	for _, q := range queries {
+		issues, at, err := readList[gh.Issue](ctx, c, repository, "issues?"+q.query.Encode())
 		if err != nil {
 			return poll.Listing{}, err
 		}
+		if out.At.IsZero() {
+			out.At = at
+		}
+		for i := range issues {
+			number := issues[i].GetNumber()
+			if q.care == poll.CareMention {
+				care.mentioned[number] = true
+			}
+			if issues[i].IsPullRequest() || seen[number] {
+				continue
+			}
+			seen[number] = true
+			item, err := c.item(repository, &issues[i])
+			if err != nil {
+				return poll.Listing{}, err
+			}
+			item.Care = q.care
+			c.remember(repository, item.NodeID)
+			out.Items = append(out.Items, item)
+		}
+	}
+	if err != nil || !c.pulls {
+		return out, err
+	}
+	return c.withPulls(ctx, repository, out, care)
+}
+
+// withPulls adds the open pull requests. One that is changed while they are read may be on two pages.
+func (c *Client) withPulls(ctx context.Context, repository string, out poll.Listing, care care) (poll.Listing, error) {
+	query := url.Values{"state": {"open"}, "sort": {"updated"}, "direction": {"desc"}, "per_page": {strconv.Itoa(pageSize)}}
+	pulls, at, err := readList[gh.PullRequest](ctx, c, repository, "pulls?"+query.Encode())
+	if err != nil {
+		return poll.Listing{}, err
+	}
+	if out.At.IsZero() {
+		out.At = at
+	}
+	seen := map[int]bool{}
+	for i := range pulls {
+		p := &pulls[i]
+		if seen[p.GetNumber()] {
+			continue
+		}
+		seen[p.GetNumber()] = true
+		item, err := pullOf(c.host, repository, p)
+		if err != nil {
+			return poll.Listing{}, c.odd(repository, "a pull request", err)
+		}
+		item.Care = care.of(p.GetNumber(), p.Labels, p.Assignees)
+		c.remember(repository, item.NodeID)
 		out.Items = append(out.Items, item)
-	}
-	return out, err
-}
-
-// Item returns one issue, open or not.
-func (c *Client) Item(ctx context.Context, repository string, number uint64, _ bool) (poll.Item, error) {
-	path, err := c.path(repository, "issues/"+strconv.FormatUint(number, 10))
-	if err != nil {
-		return poll.Item{}, err
-	}
-	var issue gh.Issue
-	if _, err := c.get(ctx, repository, path, &issue); err != nil {
-		return poll.Item{}, err
-	}
-	return c.item(repository, &issue)
-}
-
-// Posts returns the comments of an issue that were written or changed at or after a time, all for the zero time.
-//
-// A comment that is deleted while a list of several pages is read lets another slip from one page to the one before it, where
-// it would be missed for good. Such a list is read until two readings agree; the second costs nothing of the rate limit.
-func (c *Client) Posts(ctx context.Context, repository string, number uint64, _ bool, since time.Time) ([]poll.Post, error) {
-	query := url.Values{"per_page": {strconv.Itoa(pageSize)}}
-	if !since.IsZero() {
-		query.Set("since", since.UTC().Format(time.RFC3339))
-	}
-	path := fmt.Sprintf("issues/%d/comments?%s", number, query.Encode())
-	comments, _, err := readList[comment](ctx, c, repository, path)
-	for n := 0; err == nil && len(comments) >= pageSize; n++ {
-		before := comments
-		comments, _, err = readList[comment](ctx, c, repository, path)
-		if sameIDs(before, comments) {
-			break
-		}
-		if n == maxReadings {
-			return nil, fault.Newf(fault.Unavailable, fault.ReasonSourceUnreachable,
-				"the comments of %s#%d changed each time they were read", repository, number)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	out := make([]poll.Post, 0, len(comments))
-	for i := range comments {
-		n := &comments[i]
-		if n.GetNodeID() == "" || n.CreatedAt == nil {
-			return nil, c.odd(repository, "a comment without an id or a time")
-		}
-		out = append(out, poll.Post{
-			Kind: poll.KindComment, ID: n.GetID(), NodeID: n.GetNodeID(), Body: n.GetBody(), URL: n.GetHTMLURL(), Author: author(n.User, n.App != nil),
-			CreatedAt: n.CreatedAt.Time, UpdatedAt: n.GetUpdatedAt().Time,
-		})
 	}
 	return out, nil
 }
 
-// HasPost asks for one comment of an issue by itself, and reports whether it is there.
-func (c *Client) HasPost(ctx context.Context, repository string, _ uint64, _ string, id int64) (bool, error) {
-	path, err := c.path(repository, "issues/comments/"+strconv.FormatInt(id, 10))
-	if err != nil {
-		return false, err
+// trigger is a list of issues, and what it puts under our care.
+type trigger struct {
+	care  string
+	query url.Values
+}
+
+// triggers returns the lists to read, in the order in which they count.
+func (c *Client) triggers(ctx context.Context) ([]trigger, error) {
+	var out []trigger
+	add := func(care, key, value string) {
+		if value != "" {
+			out = append(out, trigger{care, url.Values{"state": {"open"}, key: {value}, "sort": {"created"}, "direction": {"asc"},
+				"per_page": {strconv.Itoa(pageSize)}}})
+		}
 	}
-	var found comment
-	_, err = c.get(ctx, repository, path, &found)
+	add(poll.CareLabel, "labels", c.label)
+	add(poll.CareAssigned, "assignee", c.assignee)
+	mention := c.mention
+	if c.mentionSelf {
+		var err error
+		if mention, err = c.Self(ctx); err != nil {
+			return nil, err
+		}
+	}
+	add(poll.CareMention, "mentioned", mention)
+	return out, nil
+}
+
+// Item returns one issue or pull request, open or not. That it mentions an account does not show when it is asked for alone.
+func (c *Client) Item(ctx context.Context, repository string, number uint64, pull bool) (poll.Item, error) {
+	care := care{label: c.label, assignee: c.assignee}
+	if !pull {
+		var issue gh.Issue
+		if err := c.one(ctx, repository, fmt.Sprintf("issues/%d", number), &issue); err != nil {
+			return poll.Item{}, err
+		}
+		if !issue.IsPullRequest() {
+			item, err := c.item(repository, &issue)
+			item.Care = care.of(issue.GetNumber(), issue.Labels, issue.Assignees)
+			return item, err
+		}
+	}
+	var p gh.PullRequest
+	if err := c.one(ctx, repository, fmt.Sprintf("pulls/%d", number), &p); err != nil {
+		return poll.Item{}, err
+	}
+	item, err := pullOf(c.host, repository, &p)
+	if err != nil {
+		return poll.Item{}, c.odd(repository, "a pull request", err)
+	}
+	item.Care = care.of(p.GetNumber(), p.Labels, p.Assignees)
+	return item, nil
+}
+
+// Posts returns what was written in the thread of an issue or a pull request, or changed there, at or after a time, all for the zero time.
+// Reviews are always all there.
+func (c *Client) Posts(ctx context.Context, repository string, number uint64, pull bool, since time.Time) ([]poll.Post, error) {
+	query := url.Values{"per_page": {strconv.Itoa(pageSize)}}
+	reviews := "?" + query.Encode()
+	if !since.IsZero() {
+		query.Set("since", since.UTC().Format(time.RFC3339))
+	}
+	changed := "?" + query.Encode()
+	out, err := posts(ctx, c, repository, fmt.Sprintf("issues/%d/comments%s", number, changed), func(n *comment) (poll.Post, bool, error) {
+		post, err := postOfComment(&n.IssueComment, n.App != nil)
+		return post, true, err
+	}, (*comment).GetID)
+	if err != nil || !pull {
+		return out, err
+	}
+	said, err := posts(ctx, c, repository, fmt.Sprintf("pulls/%d/reviews%s", number, reviews), postOfReview, (*gh.PullRequestReview).GetID)
+	if err != nil {
+		return nil, err
+	}
+	inline, err := posts(ctx, c, repository, fmt.Sprintf("pulls/%d/comments%s", number, changed),
+		func(n *gh.PullRequestComment) (poll.Post, bool, error) {
+			post, err := postOfReviewComment(n)
+			return post, true, err
+		}, (*gh.PullRequestComment).GetID)
+	return slices.Concat(out, said, inline), err
+}
+
+// posts reads a list of posts; post returns false for what is not to be seen.
+func posts[T any](ctx context.Context, c *Client, repository, path string, post func(*T) (poll.Post, bool, error), id func(*T) int64) ([]poll.Post, error) {
+	found, err := readStable(ctx, c, repository, path, id)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]poll.Post, 0, len(found))
+	for i := range found {
+		p, seen, err := post(&found[i])
+		if err != nil {
+			return nil, c.odd(repository, "something written", err)
+		}
+		if seen {
+			c.remember(repository, p.NodeID)
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// HasPost asks for one post by itself, and reports whether it is there.
+func (c *Client) HasPost(ctx context.Context, repository string, number uint64, kind string, id int64) (bool, error) {
+	rest := fmt.Sprintf("issues/comments/%d", id)
+	switch kind {
+	case poll.KindReview:
+		rest = fmt.Sprintf("pulls/%d/reviews/%d", number, id)
+	case poll.KindReviewComment:
+		rest = fmt.Sprintf("pulls/comments/%d", id)
+	}
+	var found struct{}
+	err := c.one(ctx, repository, rest, &found)
 	if errors.Is(err, fault.NotFound) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-func sameIDs(a, b []comment) bool {
-	return slices.EqualFunc(a, b, func(a, b comment) bool { return a.GetID() == b.GetID() })
-}
-
-// readList reads a list to its end, and returns the server's time of the first page.
-func readList[T any](ctx context.Context, c *Client, repository, path string) (all []T, at time.Time, err error) {
-	next, err := c.path(repository, path)
-	for n := 0; err == nil && next != ""; n++ {
-		if n == maxPages {
-			return nil, at, c.odd(repository, "a list that does not end")
-		}
-		var page []T
-		var response *gh.Response
-		if response, err = c.get(ctx, repository, next, &page); err != nil {
-			break
-		}
-		if n == 0 {
-			at = dateOf(response.Header)
-		}
-		all = append(all, page...)
-		next, err = c.next(repository, response)
-	}
-	if err != nil {
-		return nil, at, err
-	}
-	return all, at, nil
-}
-
-// path returns the path of something in a repository, relative to the API.
-func (c *Client) path(repository, rest string) (string, error) {
-	owner, name, err := SplitRepository(c.host, repository)
-	if err != nil {
-		return "", err
-	}
-	return "repos/" + owner + "/" + name + "/" + rest, nil
-}
-
 func (c *Client) item(repository string, issue *gh.Issue) (poll.Item, error) {
-	owner, name, err := SplitRepository(c.host, repository)
+	item, err := itemOf(c.host, repository, issue)
 	if err != nil {
-		return poll.Item{}, err
+		return poll.Item{}, c.odd(repository, "an issue", err)
 	}
-	ref, err := workitem.New(c.host, owner, name, strconv.Itoa(issue.GetNumber()))
-	if err != nil {
-		return poll.Item{}, err
-	}
-	if issue.GetNodeID() == "" || issue.CreatedAt == nil {
-		return poll.Item{}, c.odd(repository, "an issue without an id or a time")
-	}
-	return poll.Item{
-		Ref: ref, NodeID: issue.GetNodeID(), Repository: repository, Title: issue.GetTitle(), Body: issue.GetBody(), URL: issue.GetHTMLURL(),
-		Author: author(issue.User, issue.PerformedViaGithubApp != nil), Comments: issue.GetComments(), Open: issue.GetState() != "closed",
-		CreatedAt: issue.CreatedAt.Time, UpdatedAt: issue.GetUpdatedAt().Time,
-	}, nil
+	return item, nil
 }
 
-func author(u *gh.User, viaApp bool) poll.Author {
-	return poll.Author{Login: u.GetLogin(), Machine: viaApp || u.GetType() == "Bot"}
-}
-
-func (c *Client) odd(repository, what string) error {
-	return fault.Newf(fault.Invalid, fault.ReasonSourceRefused, "%s answers about %s with %s", c.base.Host, repository, what).
+func (c *Client) odd(repository, what string, err error) error {
+	return fault.Newf(fault.Invalid, fault.ReasonSourceRefused, "%s answers about %s with %s that cannot be used: %v", c.base.Host, repository, what, err).
 		WithRemedy("check base_url: is it a server that speaks GitHub's REST API?")
 }
-
-// Checks returns the latest results of CI at a commit.
-func (c *Client) Checks(context.Context, string, string) ([]poll.Check, error) { return nil, nil }

@@ -1,6 +1,7 @@
 package github
 
 import (
+	"context"
 	"os"
 	"sync"
 )
@@ -52,4 +53,39 @@ func (t *Token) Refused(token string) bool {
 	t.seen = nil
 	t.mu.Unlock()
 	return t.Get() != token
+}
+
+// credential gives requests what they carry. Its errors are faults.
+type credential interface {
+	// token returns the token for what belongs to an account, and the name under which its limits are kept; both are empty for none.
+	token(ctx context.Context, owner string) (token, name string, err error)
+	// refused says that the server refused a token, and reports whether there is another one to try.
+	refused(owner, token string) bool
+	// login returns the account that it acts as, where it knows that without asking for the user.
+	login(ctx context.Context) (login string, known bool, err error)
+	// String says what kind it is, for people.
+	String() string
+}
+
+// fileToken is a Token as a credential.
+type fileToken struct{ *Token }
+
+const nameOfToken = "token"
+
+func (t fileToken) token(context.Context, string) (token, name string, err error) {
+	if token = t.Get(); token != "" {
+		name = nameOfToken
+	}
+	return token, name, nil
+}
+
+func (t fileToken) refused(_, token string) bool { return token != "" && t.Refused(token) }
+
+func (t fileToken) login(context.Context) (string, bool, error) { return "", t.Get() == "", nil }
+
+func (t fileToken) String() string {
+	if t.path == "" {
+		return "none"
+	}
+	return nameOfToken
 }

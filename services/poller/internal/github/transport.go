@@ -2,42 +2,53 @@ package github
 
 import (
 	"bytes"
+	"compress/flate"
 	"container/list"
 	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"sync"
+
+	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
 const (
 	// maxBody bounds an answer. A hundred comments of the greatest length fit.
 	maxBody = 64 << 20
-	// What the cache keeps: the newest answers up to either bound. Larger ones than a quarter of it are not kept.
-	maxCachedAnswers = 2000
-	maxCachedBytes   = 32 << 20
+	// What the cache keeps: the newest answers up to either bound, compressed. Larger ones than a quarter of it are not kept.
+	maxCachedAnswers = 50_000
+	maxCachedBytes   = 64 << 20
+	// maxKept bounds an answer that is kept, before it is compressed.
+	maxKept = 16 << 20
 )
 
 // errNoBody means that a request's body was sent and cannot be had again.
 var errNoBody = errors.New("the body cannot be sent again")
 
-// transport adds the token, makes requests conditional, and bounds bodies.
+// transport adds the token, makes requests conditional, bounds bodies, and counts.
 type transport struct {
-	base  *url.URL
-	token *Token
-	next  http.RoundTripper
-	cache *cache
+	base       *url.URL
+	credential credential
+	next       http.RoundTripper
+	cache      *cache
+	clock      *clock
+	meter      *meter
 }
 
 // RoundTrip sends a request. An answer of 304 comes out as the 200 that it repeats, with the new answer's head. One that is refused because
 // of its token is sent once more where there is another token by now.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Host != t.base.Host || r.URL.Scheme != t.base.Scheme {
-		return t.send(r, "")
+		return t.send(r, "", "")
 	}
-	token := t.token.Get()
-	response, err := t.send(r, token)
-	if err != nil || response.StatusCode != http.StatusUnauthorized || token == "" || !t.token.Refused(token) {
+	owner := ownerOf(repositoryOf(r.Context()))
+	token, name, err := t.credential.token(r.Context(), owner)
+	if err != nil {
+		return nil, err
+	}
+	response, err := t.send(r, token, name)
+	if err != nil || response.StatusCode != http.StatusUnauthorized || !t.credential.refused(owner, token) {
 		return response, err
 	}
 	again, err := rewound(r)
@@ -45,7 +56,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return response, nil //nolint:nilerr // The answer stands: the request cannot be sent again.
 	}
 	_ = response.Body.Close() // it is answered anew
-	return t.send(again, t.token.Get())
+	if token, name, err = t.credential.token(r.Context(), owner); err != nil {
+		return nil, err
+	}
+	return t.send(again, token, name)
 }
 
 // rewound returns a request with its body from the beginning.
@@ -62,36 +76,54 @@ func rewound(r *http.Request) (*http.Request, error) {
 	return again, err
 }
 
-// send sends a request with a token, if there is one.
-func (t *transport) send(r *http.Request, token string) (*http.Response, error) {
-	r = r.Clone(r.Context())
+// once sends a request with a token, if there is one, and learns from the answer's head. name is whose limits it counts against.
+func (t *transport) once(r *http.Request, token, name string) (*http.Response, error) {
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
+	began := t.clock.now()
+	response, err := t.next.RoundTrip(r)
+	if err != nil {
+		t.meter.silent(r.Context())
+		return nil, err
+	}
+	if r.URL.Host == t.base.Host {
+		t.clock.learn(response.Header, began, t.clock.now())
+		t.meter.answered(r.Context(), name, response)
+	}
+	response.Body = &boundedBody{ReadCloser: response.Body, left: maxBody}
+	return response, nil
+}
+
+// send is once, with what the cache knows.
+func (t *transport) send(r *http.Request, token, name string) (*http.Response, error) {
+	r = r.Clone(r.Context())
 	key := r.URL.String()
 	kept, ok := t.cache.get(key)
-	if ok = ok && r.Method == http.MethodGet; ok {
+	if ok = ok && r.Method == http.MethodGet && !poll.WantsFull(r.Context()); ok {
 		r.Header.Set("If-None-Match", kept.etag)
 	}
-	response, err := t.next.RoundTrip(r)
+	response, err := t.once(r, token, name)
 	if err != nil {
 		return nil, err
 	}
 	if ok && response.StatusCode == http.StatusNotModified {
+		body, err := kept.open()
 		_ = response.Body.Close() // a 304 has no body
+		if err != nil {
+			return nil, err
+		}
 		response.StatusCode, response.Status = http.StatusOK, "200 OK"
-		response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(kept.body)), int64(len(kept.body))
+		response.Body, response.ContentLength = body, -1
 		if response.Header.Get("Link") == "" && kept.link != "" {
 			response.Header.Set("Link", kept.link)
 		}
 		return response, nil
 	}
-	body := &boundedBody{ReadCloser: response.Body, left: maxBody}
-	response.Body = body
 	if etag := response.Header.Get("ETag"); etag != "" && response.StatusCode == http.StatusOK && r.Method == http.MethodGet {
-		link := response.Header.Get("Link")
+		link, body := response.Header.Get("Link"), response.Body.(*boundedBody)
 		body.keep = &bytes.Buffer{}
-		body.done = func(data []byte) { t.cache.put(&answer{key: key, etag: etag, link: link, body: data}) }
+		body.done = func(data []byte) { t.cache.put(newAnswer(key, etag, link, data)) }
 	}
 	return response, nil
 }
@@ -114,7 +146,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.keep == nil {
 		return n, err
 	}
-	if b.keep.Len()+n > maxCachedBytes/4 {
+	if b.keep.Len()+n > maxKept {
 		b.keep = nil
 		return n, err
 	}
@@ -132,10 +164,24 @@ func (b *boundedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// answer is one that may be repeated.
+// answer is one that may be repeated. Its body is compressed: a page of pull requests has two megabytes, nearly all of them addresses.
 type answer struct {
 	key, etag, link string
 	body            []byte
+}
+
+func newAnswer(key, etag, link string, data []byte) *answer {
+	var packed bytes.Buffer
+	w, _ := flate.NewWriter(&packed, flate.BestSpeed) // the level is one that there is
+	_, _ = w.Write(data)                              // memory takes it
+	_ = w.Close()
+	return &answer{key: key, etag: etag, link: link, body: bytes.Clone(packed.Bytes())}
+}
+
+// open returns the body as it was.
+func (a *answer) open() (io.ReadCloser, error) {
+	data, err := io.ReadAll(flate.NewReader(bytes.NewReader(a.body)))
+	return io.NopCloser(bytes.NewReader(data)), err
 }
 
 // cache keeps the answers that were used last.
@@ -164,6 +210,9 @@ func (c *cache) put(a *answer) {
 	defer c.mu.Unlock()
 	if e := c.byKey[a.key]; e != nil {
 		c.drop(e)
+	}
+	if len(a.body) > maxCachedBytes/4 {
+		return
 	}
 	c.byKey[a.key] = c.order.PushFront(a)
 	c.bytes += len(a.body)

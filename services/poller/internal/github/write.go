@@ -19,7 +19,7 @@ const maxWriteAnswer = 1 << 20
 
 // Noticed reports whether a comment of an issue has a mark.
 func (c *Client) Noticed(ctx context.Context, repository string, number uint64, mark string) (bool, error) {
-	comments, err := c.Posts(ctx, repository, number, false, time.Time{})
+	comments, err := c.Posts(ctx, repository, number, false, time.Time{}) // a pull request's are read as an issue's
 	for _, n := range comments {
 		if strings.Contains(n.Body, mark) {
 			return true, nil
@@ -47,7 +47,7 @@ func (c *Client) post(ctx context.Context, repository, rest string, body any) er
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(about(ctx, repository), c.timeout)
 	defer cancel()
 	request, err := c.api.NewRequest(ctx, http.MethodPost, path, body)
 	if err != nil {

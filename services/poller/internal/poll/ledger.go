@@ -55,6 +55,49 @@ type Ledger interface {
 type Look struct {
 	// Throttles is how often in a row the source named a limit without saying for how long.
 	Throttles int
+	// Repositories are those that were looked at before, by name in lower case.
+	Repositories map[string]RepositoryLook
+}
+
+// RepositoryLook is what is known of a repository when a look begins.
+type RepositoryLook struct {
+	// Since is how long ago a look last came to it, and SinceFull how long ago it was read in full; negative when it never was.
+	Since, SinceFull time.Duration
+	// Wait is for how much longer it is to be left alone.
+	Wait time.Duration
+	// Problem is why the latest look could not read it, for a person; empty when it could.
+	Problem string
+	// Quiet is how many looks in a row found nothing new.
+	Quiet int
+}
+
+// RepositoryEnd is how a look at a repository went.
+type RepositoryEnd struct {
+	// Name is the repository's, as owner/repo.
+	Name string
+	// Problem is for a person; empty when it was read.
+	Problem string
+	// Wait is how long it is left alone; zero when the next look reads it.
+	Wait time.Duration
+	// Full is true when it was read in full.
+	Full bool
+	// Quiet replaces RepositoryLook.Quiet.
+	Quiet int
+}
+
+// RepositoryState is what is on record of a repository. Every time is zero where there is none.
+type RepositoryState struct {
+	// Name is in lower case.
+	Name string
+	// LastSuccess is when a look last read it without an error. LastError is why the latest one could not, for a person, and LastErrorAt when
+	// that was; empty and zero when it could.
+	LastSuccess time.Time
+	LastError   string
+	LastErrorAt time.Time
+	// NextLook is until when it is left alone; zero when the next look at the source reads it.
+	NextLook time.Time
+	// LastFull is when it was last read in full.
+	LastFull time.Time
 }
 
 // LookEnd is how a look went.
@@ -65,8 +108,8 @@ type LookEnd struct {
 	Wait time.Duration
 	// Throttles replaces Look.Throttles.
 	Throttles int
-	// Read lists the repositories that were read without an error.
-	Read []string
+	// Repositories are those that the look came to.
+	Repositories []RepositoryEnd
 }
 
 // SourceState is what is on record of a source. Every time is zero where there is none.
@@ -87,6 +130,8 @@ type SourceState struct {
 	// it did not.
 	NoticeError   string
 	NoticeErrorAt time.Time
+	// Repositories are those that were looked at, by name.
+	Repositories []RepositoryState
 }
 
 // Known is an item as the ledger knows it.

@@ -36,7 +36,9 @@ type look struct {
 	maker    maker
 	began    time.Time
 	result   Result
-	read     []string
+	rounds   *rounds
+	known    map[string]RepositoryLook
+	ends     []RepositoryEnd
 	problems []error
 	limit    *fault.Error // set once the source named a limit
 }
@@ -44,25 +46,9 @@ type look struct {
 func (p *Poller) newLook(ctx context.Context, w Watched, began time.Time) *look {
 	w.Policy.Own = p.self(ctx, w)
 	return &look{
-		ledger: p.config.Ledger, rearmer: p.config.Rearmer, edits: &p.edits, watched: w, began: began, result: Result{Source: w.Name},
+		ledger: p.config.Ledger, rearmer: p.config.Rearmer, edits: &p.edits, rounds: &p.rounds, watched: w, began: began, result: Result{Source: w.Name},
 		maker: maker{source: w.Name, provider: w.Provider, policy: w.Policy, budget: p.config.Budget},
 	}
-}
-
-// run reads every repository. One that cannot be read does not keep the others from being read, unless it is the source
-// itself that does not answer, or that wants to be left alone.
-func (l *look) run(ctx context.Context) {
-	for _, repository := range l.watched.Repositories {
-		before := len(l.problems)
-		l.repository(ctx, repository)
-		if len(l.problems) == before {
-			l.read = append(l.read, repository)
-		}
-		if l.over() {
-			break
-		}
-	}
-	l.result.Err = l.err()
 }
 
 // err returns the one problem as it is, and several as one.
@@ -100,7 +86,7 @@ func (l *look) over() bool {
 
 // end says how the look went, for the record.
 func (l *look) end(before Look) LookEnd {
-	e := LookEnd{Read: l.read}
+	e := LookEnd{Repositories: l.ends}
 	if l.result.Err != nil {
 		e.Problem = l.result.Err.Error()
 	}
@@ -218,7 +204,8 @@ func (l *look) item(ctx context.Context, item Item, k *Known, at time.Time) erro
 	if k == nil || !k.Baselined {
 		return l.firstSight(ctx, item, k, at)
 	}
-	if k.quiet(item) && k.Closed == !item.Open && len(k.Missing) == 0 {
+	full := WantsFull(ctx)
+	if !full && k.quiet(item) && k.Closed == !item.Open && len(k.Missing) == 0 {
 		return nil
 	}
 	state, told, err := l.maker.ended(thread{workItem: k.WorkItem, item: item}, item, !k.Closed, k.ClosedUpstream, k.ShownAt)
@@ -226,7 +213,7 @@ func (l *look) item(ctx context.Context, item Item, k *Known, at time.Time) erro
 		return err
 	}
 	since := k.CommentsSince
-	if k.Waiting || len(k.Missing) > 0 || item.Comments < k.SeenComments {
+	if full || k.Waiting || len(k.Missing) > 0 || item.Comments < k.SeenComments {
 		since = time.Time{}
 	}
 	r, err := l.thread(ctx, thread{workItem: k.WorkItem, item: item}, since, k.Missing, time.Time{}, at)

@@ -34,10 +34,15 @@ type Watched struct {
 	Graph Graph
 	// Branch is the name of the branch that belongs to an item, with {number} for the item's number; empty for none.
 	Branch string
-	// Repositories are read in this order.
+	// Meter tells what reading costs; nil when nobody counts.
+	Meter Meter
+	// Repositories are read in this order where none of them has waited longer.
 	Repositories []string
-	// Interval is how often the source is to be looked at; for the record, whoever calls Look keeps it.
-	Interval time.Duration
+	// Interval is how often the source is to be looked at; whoever calls Look keeps it. MaxInterval is how seldom at most what is quiet is
+	// read, of a source with many repositories.
+	Interval, MaxInterval time.Duration
+	// FullRead is how often each repository is read in full; zero for never.
+	FullRead time.Duration
 	Policy   Policy
 	// Notices is whether its tickets are written to; for the record, whoever carries out posts keeps it.
 	Notices bool
@@ -62,15 +67,17 @@ type Config struct {
 type Poller struct {
 	config Config
 
-	edits edits
+	edits  edits
+	rounds rounds
 
-	mu   sync.Mutex
-	last map[string]string // the last problem of each source, so that one that lasts is logged once
+	mu    sync.Mutex
+	last  map[string]string          // the last problem of each source, so that one that lasts is logged once
+	kinds map[string]map[string]bool // the problems of kinds of results of each source, likewise
 }
 
 // New returns a poller.
 func New(config Config) *Poller {
-	return &Poller{config: config, last: map[string]string{}}
+	return &Poller{config: config, last: map[string]string{}, kinds: map[string]map[string]bool{}}
 }
 
 // Sources returns the names of the sources, in the order of the configuration.
@@ -106,11 +113,11 @@ type Result struct {
 	Err error
 }
 
-// LookNow looks at a source, and waits first while somebody else is looking. It fails only for a name that it does not know,
+// LookNow looks at all of a source, and waits first while somebody else is looking. It fails only for a name that it does not know,
 // with fault.NotFound; a look that fails is a Result.
 func (p *Poller) LookNow(ctx context.Context, name string) (Result, error) {
 	for {
-		result, err := p.Look(ctx, name)
+		result, err := p.look(ctx, name, true)
 		if err != nil || fault.ReasonOf(result.Err) != fault.ReasonLeaseHeld {
 			return result, err
 		}
@@ -124,8 +131,12 @@ func (p *Poller) LookNow(ctx context.Context, name string) (Result, error) {
 	}
 }
 
-// Look looks at a source once. While somebody else is looking, the result's error has ReasonLeaseHeld.
+// Look looks once at what is due of a source. While somebody else is looking, the result's error has ReasonLeaseHeld.
 func (p *Poller) Look(ctx context.Context, name string) (Result, error) {
+	return p.look(ctx, name, false)
+}
+
+func (p *Poller) look(ctx context.Context, name string, byHand bool) (Result, error) {
 	i := slices.IndexFunc(p.config.Sources, func(w Watched) bool { return w.Name == name })
 	if i < 0 {
 		remedy := "none is configured: add one under poller.sources"
@@ -147,7 +158,8 @@ func (p *Poller) Look(ctx context.Context, name string) (Result, error) {
 	}
 	ctx, end := obs.Start(ctx, p.config.Tracer, "poll.Source", slog.String(obs.KeySource, name))
 	l := p.newLook(ctx, p.config.Sources[i], began)
-	l.run(ctx)
+	l.known = look.Repositories
+	l.run(ctx, byHand)
 	result := l.result
 	result.Took = p.config.Now().Sub(began)
 	// The lease goes back also when the look ran out of time.
@@ -160,6 +172,7 @@ func (p *Poller) Look(ctx context.Context, name string) (Result, error) {
 		slog.Int("settled_events", result.SettledEvents))
 	end(result.Err)
 	p.report(ctx, result)
+	p.reportKinds(ctx, p.config.Sources[i])
 	return result, nil
 }
 
@@ -173,6 +186,28 @@ func (p *Poller) self(ctx context.Context, w Watched) string {
 		p.config.Logger.DebugContext(ctx, "the source does not say who its token acts as", obs.KeySource, w.Name, obs.KeyError, err)
 	}
 	return login
+}
+
+// reportKinds logs the kinds of results that may not be read, each once for as long as that lasts.
+func (p *Poller) reportKinds(ctx context.Context, w Watched) {
+	if w.Meter == nil {
+		return
+	}
+	now := map[string]bool{}
+	for _, problem := range w.Meter.Use().Problems {
+		key := problem.Repository + " " + problem.Kind
+		now[key] = true
+		p.mu.Lock()
+		before := p.kinds[w.Name][key]
+		p.mu.Unlock()
+		if !before {
+			p.config.Logger.WarnContext(ctx, "one kind of results of CI cannot be read; everything else is", obs.KeySource, w.Name,
+				"repository", problem.Repository, "kind", problem.Kind, obs.KeyError, problem.Problem)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kinds[w.Name] = now
 }
 
 // report logs what a look found, if there is news: a look a second that finds nothing is none, nor is a problem that lasts.

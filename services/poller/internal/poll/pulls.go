@@ -73,7 +73,8 @@ func (l *look) pull(ctx context.Context, item Item, k KnownPull, there bool, at 
 	l.result.Items++
 	l.rearm(ctx, []string{k.WorkItem})
 	t := thread{workItem: k.WorkItem, item: item, pull: item.Ref.String(), node: item.NodeID}
-	if k.quiet(item) && r.Rule == "" {
+	full := WantsFull(ctx)
+	if !full && k.quiet(item) && r.Rule == "" {
 		return l.ci(ctx, t, k)
 	}
 	state, told, err := l.maker.ended(t, item, k.Open || !there, k.ClosedUpstream, k.ShownAt)
@@ -81,7 +82,7 @@ func (l *look) pull(ctx context.Context, item Item, k KnownPull, there bool, at 
 		return err
 	}
 	since := k.PostsSince
-	if k.Waiting || len(k.Missing) > 0 || k.SeenAt.IsZero() {
+	if full || k.Waiting || len(k.Missing) > 0 || k.SeenAt.IsZero() {
 		since = time.Time{}
 	}
 	record, err := l.thread(ctx, t, since, k.Missing, k.UnlinkedAt, at)

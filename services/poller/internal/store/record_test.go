@@ -192,7 +192,7 @@ func TestLook_OneAtATimeForASource(t *testing.T) {
 	if _, err := w.BeginLook(t.Context(), "other", "me", time.Minute); err != nil {
 		t.Errorf("another source: %v", err)
 	}
-	must(t, w.EndLook(t.Context(), "gh", "me", poll.LookEnd{Read: []string{"Octo/Widget"}}))
+	must(t, w.EndLook(t.Context(), "gh", "me", poll.LookEnd{Repositories: []poll.RepositoryEnd{{Name: "Octo/Widget"}}}))
 	must(t, begin())
 	w.sql(t, `update poller.sources set lease_until = now() - interval '1 second'`)
 	must(t, begin()) // the other one died

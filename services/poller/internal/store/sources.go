@@ -2,9 +2,7 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,6 +41,10 @@ from poller.sources where name = @name for update`, pgx.NamedArgs{"name": source
 		_, err := exec(ctx, tx, `
 update poller.sources set lease_holder = @holder, lease_until = now() + @lease, last_look_at = now() where name = @name`,
 			pgx.NamedArgs{"name": source, "holder": holder, "lease": lease})
+		if err != nil {
+			return err
+		}
+		look.Repositories, err = repositoryLooks(ctx, tx, source)
 		return err
 	})
 	return look, err
@@ -59,25 +61,15 @@ update poller.sources set not_before = greatest(not_before, now() + @wait), thro
 				return err
 			}
 		}
-		var stamps = map[string]time.Time{}
-		var now time.Time
-		if err := tx.QueryRow(ctx, `select clock_timestamp()`).Scan(&now); err != nil {
-			return err
-		}
-		for _, repository := range end.Read {
-			stamps[strings.ToLower(repository)] = now.UTC()
-		}
-		read, err := json.Marshal(stamps)
-		if err != nil {
-			return fault.Wrap(fault.Internal, "", "the cursors cannot be written", err)
-		}
-		args["read"] = string(read)
 		if err := logTurn(ctx, tx, source, holder, end.Problem); err != nil {
 			return err
 		}
-		_, err = exec(ctx, tx, `
+		if err := endRepositories(ctx, tx, source, holder, end.Repositories); err != nil {
+			return err
+		}
+		_, err := exec(ctx, tx, `
 update poller.sources
-set lease_holder = null, lease_until = null, throttles = @throttles, last_error = @problem, cursors = cursors || @read::jsonb,
+set lease_holder = null, lease_until = null, throttles = @throttles, last_error = @problem,
   last_success_at = case when @problem = '' then now() else last_success_at end
 where name = @name and lease_holder = @holder`, args)
 		return err
@@ -123,5 +115,8 @@ from poller.sources s where s.name = any(@names)`, pgx.NamedArgs{"names": names}
 			NotBefore: deref(notBefore), Items: items, NoticeError: notice, NoticeErrorAt: deref(noticeAt)}
 		return nil
 	})
-	return states, db.Fault(err)
+	if err != nil {
+		return nil, db.Fault(err)
+	}
+	return states, s.repositoryStates(ctx, names, states)
 }

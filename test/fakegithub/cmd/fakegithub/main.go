@@ -52,12 +52,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fault.Newf(fault.Invalid, fault.ReasonBadArgument, "fakegithub takes flags only, not %q", flags.Arg(0))
 	}
 	server := fakegithub.New(fakegithub.Config{RequireToken: *requireToken})
-	if err := seed(server, *seedFile); err != nil {
-		return err
-	}
+	defer server.Close()
 	listener, err := listenOnLoopback(*listen)
 	if err != nil {
 		return err
+	}
+	server.SetURL("http://" + listener.Addr().String())
+	if err := seed(server, *seedFile); err != nil {
+		return errors.Join(err, listener.Close())
 	}
 	web := &http.Server{Handler: server, ReadHeaderTimeout: headersWithin}
 	served := make(chan error, 1)

@@ -1,0 +1,164 @@
+package poll
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/pace"
+)
+
+const (
+	// repositoryTime is how long one of several repositories may be read in one look. What was read by then is kept.
+	repositoryTime = LookTime / 2
+	// leastTime has to be left for another repository to be begun.
+	leastTime = 2 * time.Second
+	// manyRepositories of a source are each read at its interval, whether or not they are quiet.
+	manyRepositories = 100
+	// maxQuiet bounds what is counted.
+	maxQuiet = 1000
+)
+
+// rounds remembers what the latest look at each repository cost, in requests that were charged.
+type rounds struct {
+	mu    sync.Mutex
+	costs map[string]int
+}
+
+func (r *rounds) cost(source, repository string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.costs[source+" "+strings.ToLower(repository)]
+}
+
+func (r *rounds) set(source, repository string, cost int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.costs == nil {
+		r.costs = map[string]int{}
+	}
+	r.costs[source+" "+strings.ToLower(repository)] = cost
+}
+
+// run reads the repositories that are due, those first that were not looked at for the longest: where a look runs out of time, or of
+// requests, the next one goes on. One that cannot be read does not keep the others from being read, unless it is the source itself that
+// does not answer, or that wants to be left alone. By hand, everything is due.
+func (l *look) run(ctx context.Context, byHand bool) {
+	var skipped []error
+	for _, repository := range l.order() {
+		state := l.state(repository)
+		if !byHand && !l.due(repository, state) {
+			if state.Problem != "" {
+				skipped = append(skipped, fault.New(fault.Invalid, fault.ReasonSourceRefused, state.Problem))
+			}
+			continue
+		}
+		if end, ok := ctx.Deadline(); ok && time.Until(end) < leastTime || ctx.Err() != nil {
+			break
+		}
+		l.one(ctx, repository, state)
+		if l.over() {
+			break
+		}
+	}
+	l.problems = append(l.problems, skipped...)
+	l.result.Err = l.err()
+}
+
+// order returns the repositories, those first that no look has come to for the longest.
+func (l *look) order() []string {
+	all := slices.Clone(l.watched.Repositories)
+	slices.SortStableFunc(all, func(a, b string) int {
+		x, y := l.state(a).Since, l.state(b).Since
+		switch {
+		case x == y:
+			return 0
+		case x < 0 || y >= 0 && x > y:
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// state returns what is known of a repository.
+func (l *look) state(repository string) RepositoryLook {
+	if state, ok := l.known[strings.ToLower(repository)]; ok {
+		return state
+	}
+	return RepositoryLook{Since: -1, SinceFull: -1}
+}
+
+// due reports whether a repository is to be read. A look comes around once an interval: half of one earlier is the moment nearest to it.
+func (l *look) due(repository string, state RepositoryLook) bool {
+	early := l.watched.Interval / 2
+	if state.Since < 0 {
+		return true
+	}
+	return state.Wait <= early && l.wait(repository) <= state.Since+early
+}
+
+// budget returns what may still be asked about a repository.
+func (l *look) budget(repository string) pace.Budget {
+	if l.watched.Meter == nil {
+		return pace.Budget{}
+	}
+	rate, left, ok := l.watched.Meter.Rate(repository)
+	if !ok {
+		return pace.Budget{}
+	}
+	return pace.Budget{Limit: rate.Limit, Remaining: rate.Remaining, Left: left}
+}
+
+// wait returns how long a repository waits for the sake of the budget, by what the latest look at it cost.
+func (l *look) wait(repository string) time.Duration {
+	return l.budget(repository).Wait(l.rounds.cost(l.watched.Name, repository), len(l.watched.Repositories))
+}
+
+// spent returns how many requests about a repository were charged since the start.
+func (l *look) spent(repository string) int64 {
+	if l.watched.Meter == nil {
+		return 0
+	}
+	return l.watched.Meter.Spent(repository)
+}
+
+// one reads one repository, and says when it is read again.
+func (l *look) one(ctx context.Context, repository string, state RepositoryLook) {
+	end := RepositoryEnd{Name: repository}
+	reading, cancel := ctx, context.CancelFunc(func() {})
+	if len(l.watched.Repositories) > 1 {
+		reading, cancel = context.WithTimeout(ctx, repositoryTime)
+	}
+	defer cancel()
+	if l.watched.FullRead > 0 && state.SinceFull >= 0 && pace.FullDue(repository, l.watched.FullRead, state.SinceFull, l.budget(repository)) {
+		reading, end.Full = Full(reading), true
+	}
+	before, events, spent := len(l.problems), l.result.NewEvents+l.result.SettledEvents, l.spent(repository)
+	l.repository(reading, repository)
+	end.Full = end.Full || state.SinceFull < 0 // the first look reads everything
+	switch problems := l.problems[before:]; {
+	case len(problems) == 0:
+	case reading.Err() != nil && l.limit == nil:
+		// It goes on from there: that is no problem of the source.
+		l.problems = l.problems[:before]
+		end.Problem, end.Full = fmt.Sprintf("reading it takes longer than one look has time for (%v); the next one goes on", repositoryTime), false
+	default:
+		end.Problem, end.Full = problems[len(problems)-1].Error(), false
+	}
+	l.rounds.set(l.watched.Name, repository, int(l.spent(repository)-spent))
+	if l.result.NewEvents+l.result.SettledEvents == events {
+		end.Quiet = min(state.Quiet+1, maxQuiet)
+	}
+	if end.Problem == "" {
+		end.Wait = l.wait(repository)
+		if len(l.watched.Repositories) > manyRepositories && end.Quiet > 0 {
+			end.Wait = max(end.Wait, pace.Grow(l.watched.Interval, l.watched.MaxInterval, end.Quiet))
+		}
+	}
+	l.ends = append(l.ends, end)
+}
