@@ -35,12 +35,17 @@ type Ledger interface {
 	// KnownPulls returns the pull requests that were last seen in a place and are open or not yet known to have been told closed, and
 	// those with one of the node ids.
 	KnownPulls(ctx context.Context, place string, nodeIDs []string) ([]KnownPull, error)
+	// PullsAt returns the pull requests of a place that belong to an item, and whose head is a commit or that have one of the numbers.
+	PullsAt(ctx context.Context, place, sha string, numbers []uint64) ([]KnownPull, error)
 	// Items returns the work items that are known under refs and were seen before, by ref; what is not known is left out.
 	Items(ctx context.Context, refs []string) (map[string]Owner, error)
 	// Record writes an item, how far it was read, and its events, all or nothing. What an object said when it was last seen is no
 	// event again; what it says now takes the place of what it said (Revise). What a complete record lacks is missing from then on,
 	// and what is Gone is cancelled, or marked where it has ended.
 	Record(ctx context.Context, r Record) (Recorded, error)
+	// Link writes down to which item a pull request belongs by an operator's word: that of the record, or none. It returns the link, and
+	// whether it is new.
+	Link(ctx context.Context, r Record, who string) (linked Linked, changed bool, err error)
 	// Submit writes an event by hand and returns the row, and whether it was there before; with dryRun it writes nothing and
 	// returns the row as it would be.
 	Submit(ctx context.Context, e Event, dryRun bool) (row Entry, existed bool, err error)

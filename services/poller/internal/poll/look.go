@@ -43,7 +43,8 @@ type look struct {
 	limit    *fault.Error // set once the source named a limit
 }
 
-func (p *Poller) newLook(w Watched, began time.Time) *look {
+func (p *Poller) newLook(ctx context.Context, w Watched, began time.Time) *look {
+	w.Policy.Own = p.self(ctx, w)
 	return &look{
 		ledger: p.config.Ledger, rearmer: p.config.Rearmer, edits: &p.edits, rounds: &p.rounds, watched: w, began: began, result: Result{Source: w.Name},
 		maker: maker{source: w.Name, provider: w.Provider, policy: w.Policy, budget: p.config.Budget},

@@ -165,6 +165,12 @@ func (l *fakeLedger) Known(context.Context, string, []string) ([]Known, error) {
 
 func (l *fakeLedger) KnownPulls(context.Context, string, []string) ([]KnownPull, error) { return nil, nil }
 
+func (l *fakeLedger) Link(context.Context, Record, string) (Linked, bool, error) {
+	return Linked{}, false, errors.New("not used")
+}
+
+func (l *fakeLedger) PullsAt(context.Context, string, string, []uint64) ([]KnownPull, error) { return nil, nil }
+
 func (l *fakeLedger) Items(context.Context, []string) (map[string]Owner, error) { return nil, nil }
 
 func (l *fakeLedger) Record(_ context.Context, r Record) (Recorded, error) {

@@ -157,7 +157,7 @@ func (p *Poller) look(ctx context.Context, name string, byHand bool) (Result, er
 		return result, nil
 	}
 	ctx, end := obs.Start(ctx, p.config.Tracer, "poll.Source", slog.String(obs.KeySource, name))
-	l := p.newLook(p.config.Sources[i], began)
+	l := p.newLook(ctx, p.config.Sources[i], began)
 	l.known = look.Repositories
 	l.run(ctx, byHand)
 	result := l.result
@@ -174,6 +174,18 @@ func (p *Poller) look(ctx context.Context, name string, byHand bool) (Result, er
 	p.report(ctx, result)
 	p.reportKinds(ctx, p.config.Sources[i])
 	return result, nil
+}
+
+// self returns the login that a source's token acts as; empty when that cannot be told. What muxpost writes has its mark in any case.
+func (p *Poller) self(ctx context.Context, w Watched) string {
+	if w.Graph == nil {
+		return ""
+	}
+	login, err := w.Graph.Self(ctx)
+	if err != nil {
+		p.config.Logger.DebugContext(ctx, "the source does not say who its token acts as", obs.KeySource, w.Name, obs.KeyError, err)
+	}
+	return login
 }
 
 // reportKinds logs the kinds of results that may not be read, each once for as long as that lasts.

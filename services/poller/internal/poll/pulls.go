@@ -3,7 +3,6 @@ package poll
 import (
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -163,6 +162,9 @@ func (m maker) checks(t thread, checks []Check, head string) ([]Event, error) {
 // owner finds the item that a pull request belongs to: the one that it closes, else the one whose branch it is of, else itself if it is
 // under our care. A stranger's pull request from a fork belongs to no item but itself: its CI runs what the stranger wrote.
 func (l *look) owner(ctx context.Context, item Item, k KnownPull) (owner Owner, r PullRecord, err error) {
+	if k.Rule == RuleByHand {
+		return Owner{}, r, nil // it was taken off its item
+	}
 	if l.mayBelong(item) {
 		if k.Closes == nil || !k.SeenUpdatedAt.Equal(item.UpdatedAt) {
 			if r.Closes, err = l.closes(ctx, item); err != nil {
@@ -283,28 +285,4 @@ func numberOf(pattern, branch string) (uint64, bool) {
 		return 0, false
 	}
 	return number, rest == after || strings.HasPrefix(rest, after+"-")
-}
-
-// Link is an operator's order to which item a pull request belongs.
-type Link struct {
-	// Pull names the pull request as a work item is named, and WorkItem the item; empty to take it off its item.
-	Pull, WorkItem string
-	// Who says so, and Reason why, for people.
-	Who, Reason string
-}
-
-// Linked is how a pull request came to its item, or left it.
-type Linked struct {
-	Pull, WorkItem string
-	Rule           Rule
-	Detail, Who    string
-	At             time.Time
-}
-
-// detail says who linked a pull request by hand.
-func (k Link) detail() string {
-	if k.Reason == "" {
-		return "by hand"
-	}
-	return fmt.Sprintf("by hand: %s", line(k.Reason))
 }

@@ -31,6 +31,8 @@ type Poller interface {
 	Watched() []poll.Watched
 	// Submit puts an event by hand into the ledger.
 	Submit(ctx context.Context, m poll.Message) (row poll.Entry, existed bool, err error)
+	// Link says to which work item a pull request belongs, and returns whether that is new.
+	Link(ctx context.Context, l poll.Link) (linked poll.Linked, changed bool, err error)
 }
 
 // Retrier takes a person's decision about an event that ended.
@@ -51,6 +53,8 @@ type Ledger interface {
 	SourceStates(ctx context.Context, names []string) (map[string]poll.SourceState, error)
 	// Events returns the poller's own events, in order of sequence.
 	Events(ctx context.Context, q poll.EventQuery) ([]poll.Followed, error)
+	// Links returns how pull requests came to their items, the latest first: of one or the other, or all.
+	Links(ctx context.Context, of string, limit int) ([]poll.Linked, error)
 }
 
 // maxAcks is the most that a list of acknowledgements holds.

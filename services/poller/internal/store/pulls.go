@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"muxpost.dev/muxpost/core/ledger"
+	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
@@ -173,4 +174,62 @@ set stale_at = null,
 from (select id as of, state = 'cancelled' and reason = @superseded as again from poller.events where id = @id) s
 where id = s.of`, pgx.NamedArgs{"id": id, "superseded": poll.ReasonSuperseded})
 	return err
+}
+
+// Link writes down to which item a pull request belongs by an operator's word, and returns the link, and whether it is new. What was
+// written there by now is no event of the item, and what waits for another item's agent goes there still.
+func (s *Store) Link(ctx context.Context, r poll.Record, who string) (linked poll.Linked, changed bool, err error) {
+	args := pgx.NamedArgs{
+		"node": clean(r.Item.NodeID), "source": r.Source, "place": r.Place, "number": r.Item.Ref.Number(), "title": clean(r.Item.Title),
+		"url": clean(r.Item.URL), "item": r.WorkItem, "rule": string(r.Pull.Rule), "detail": clean(r.Pull.Detail), "who": clean(who),
+		"sha": clean(r.Item.Pull.HeadSHA),
+	}
+	err = db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := exec(ctx, tx, `
+insert into poller.pulls (node_id, source, place, number, title, url, head_sha) values (@node, @source, @place, @number, @title, @url, @sha)
+on conflict do nothing`, args); err != nil {
+			return err
+		}
+		var owner, rule string
+		if err := tx.QueryRow(ctx, `select coalesce(work_item, ''), rule from poller.pulls where node_id = @node for update`, args).
+			Scan(&owner, &rule); err != nil {
+			return err
+		}
+		if changed = owner != r.WorkItem || rule != string(r.Pull.Rule); !changed {
+			return nil
+		}
+		if owner != r.WorkItem {
+			if _, err := exec(ctx, tx, `
+update poller.pulls set unlinked_at = greatest(unlinked_at, now()), seen_at = null, posts_since = null where node_id = @node`, args); err != nil {
+				return err
+			}
+		}
+		return link(ctx, tx, args)
+	})
+	if err != nil {
+		return poll.Linked{}, false, err
+	}
+	links, err := s.Links(ctx, r.Item.Ref.String(), 1)
+	if err != nil || len(links) == 0 {
+		return poll.Linked{}, changed, err
+	}
+	return links[0], changed, nil
+}
+
+// Links returns how pull requests came to their items, the latest first: of a pull request, of a work item, or all for "".
+func (s *Store) Links(ctx context.Context, of string, limit int) ([]poll.Linked, error) {
+	rows, err := s.pool.Query(ctx, `
+select place || '#' || number, coalesce(work_item, ''), rule, detail, who, created_at,
+  id = (select max(n.id) from poller.links n where n.pull_node_id = l.pull_node_id)
+from poller.links l
+where @of = '' or work_item = @of or place || '#' || number = @of
+order by id desc limit @limit`, pgx.NamedArgs{"of": of, "limit": limit})
+	if err != nil {
+		return nil, db.Fault(err)
+	}
+	links, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l poll.Linked, err error) {
+		err = row.Scan(&l.Pull, &l.WorkItem, &l.Rule, &l.Detail, &l.Who, &l.At, &l.Current)
+		return l, err
+	})
+	return links, db.Fault(err)
 }

@@ -991,6 +991,335 @@ func (x *ListAcknowledgementsResponse) GetAcknowledgements() []*Acknowledgement 
 	return nil
 }
 
+// LinkPullRequest names a pull request and a work item.
+type LinkPullRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The pull request, written as a work item is: github:[host/]owner/repo#n. Required.
+	Pull string `protobuf:"bytes,1,opt,name=pull,proto3" json:"pull,omitempty"`
+	// The work item. It must have been seen before. Empty takes the pull request off its item.
+	WorkItem string `protobuf:"bytes,2,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// Who says so, for people, at most 100 bytes of UTF-8. Optional.
+	Who string `protobuf:"bytes,3,opt,name=who,proto3" json:"who,omitempty"`
+	// Why, for people, at most 300 bytes of UTF-8. Optional.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LinkPullRequest) Reset() {
+	*x = LinkPullRequest{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LinkPullRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LinkPullRequest) ProtoMessage() {}
+
+func (x *LinkPullRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LinkPullRequest.ProtoReflect.Descriptor instead.
+func (*LinkPullRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *LinkPullRequest) GetPull() string {
+	if x != nil {
+		return x.Pull
+	}
+	return ""
+}
+
+func (x *LinkPullRequest) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *LinkPullRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *LinkPullRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// LinkPullResponse holds what is on record.
+type LinkPullResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The link as it stands.
+	Link *PullLink `protobuf:"bytes,1,opt,name=link,proto3" json:"link,omitempty"`
+	// False when it was so before.
+	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LinkPullResponse) Reset() {
+	*x = LinkPullResponse{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LinkPullResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LinkPullResponse) ProtoMessage() {}
+
+func (x *LinkPullResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LinkPullResponse.ProtoReflect.Descriptor instead.
+func (*LinkPullResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *LinkPullResponse) GetLink() *PullLink {
+	if x != nil {
+		return x.Link
+	}
+	return nil
+}
+
+func (x *LinkPullResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+// PullLink is how a pull request came to a work item, or left it.
+type PullLink struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The pull request.
+	Pull string `protobuf:"bytes,1,opt,name=pull,proto3" json:"pull,omitempty"`
+	// The work item; empty when it was taken off its item.
+	WorkItem string `protobuf:"bytes,2,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// How: "closing_reference", "branch", "itself" or "by_hand".
+	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	// One line for a person.
+	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Who said so; empty when nobody did.
+	Who string `protobuf:"bytes,5,opt,name=who,proto3" json:"who,omitempty"`
+	// When.
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// True of the latest link of its pull request: the one that holds.
+	Current       bool `protobuf:"varint,7,opt,name=current,proto3" json:"current,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PullLink) Reset() {
+	*x = PullLink{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PullLink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PullLink) ProtoMessage() {}
+
+func (x *PullLink) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PullLink.ProtoReflect.Descriptor instead.
+func (*PullLink) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PullLink) GetPull() string {
+	if x != nil {
+		return x.Pull
+	}
+	return ""
+}
+
+func (x *PullLink) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *PullLink) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *PullLink) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *PullLink) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *PullLink) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
+func (x *PullLink) GetCurrent() bool {
+	if x != nil {
+		return x.Current
+	}
+	return false
+}
+
+// ListLinksRequest chooses links.
+type ListLinksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only those of this pull request or work item; empty for all.
+	Of string `protobuf:"bytes,1,opt,name=of,proto3" json:"of,omitempty"`
+	// At most this many, 1 to 500. Zero means 100.
+	PageSize      int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLinksRequest) Reset() {
+	*x = ListLinksRequest{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLinksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLinksRequest) ProtoMessage() {}
+
+func (x *ListLinksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLinksRequest.ProtoReflect.Descriptor instead.
+func (*ListLinksRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ListLinksRequest) GetOf() string {
+	if x != nil {
+		return x.Of
+	}
+	return ""
+}
+
+func (x *ListLinksRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+// ListLinksResponse holds them.
+type ListLinksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The links, the latest first.
+	Links         []*PullLink `protobuf:"bytes,1,rep,name=links,proto3" json:"links,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLinksResponse) Reset() {
+	*x = ListLinksResponse{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLinksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLinksResponse) ProtoMessage() {}
+
+func (x *ListLinksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLinksResponse.ProtoReflect.Descriptor instead.
+func (*ListLinksResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListLinksResponse) GetLinks() []*PullLink {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
 // LedgerEntry is one event in the ledger.
 type LedgerEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1046,7 +1375,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1387,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1400,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{14}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LedgerEntry) GetDeliveryId() string {
@@ -1252,7 +1581,7 @@ type Ahead struct {
 
 func (x *Ahead) Reset() {
 	*x = Ahead{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1593,7 @@ func (x *Ahead) String() string {
 func (*Ahead) ProtoMessage() {}
 
 func (x *Ahead) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1606,7 @@ func (x *Ahead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ahead.ProtoReflect.Descriptor instead.
 func (*Ahead) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{15}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Ahead) GetDeliveryId() string {
@@ -1327,7 +1656,7 @@ type ListLedgerRequest struct {
 
 func (x *ListLedgerRequest) Reset() {
 	*x = ListLedgerRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1668,7 @@ func (x *ListLedgerRequest) String() string {
 func (*ListLedgerRequest) ProtoMessage() {}
 
 func (x *ListLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1681,7 @@ func (x *ListLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ListLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{16}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListLedgerRequest) GetWorkItem() string {
@@ -1403,7 +1732,7 @@ type ListLedgerResponse struct {
 
 func (x *ListLedgerResponse) Reset() {
 	*x = ListLedgerResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[17]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1744,7 @@ func (x *ListLedgerResponse) String() string {
 func (*ListLedgerResponse) ProtoMessage() {}
 
 func (x *ListLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[17]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1757,7 @@ func (x *ListLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ListLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{17}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListLedgerResponse) GetEntries() []*LedgerEntry {
@@ -1454,7 +1783,7 @@ type CountLedgerRequest struct {
 
 func (x *CountLedgerRequest) Reset() {
 	*x = CountLedgerRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[18]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1795,7 @@ func (x *CountLedgerRequest) String() string {
 func (*CountLedgerRequest) ProtoMessage() {}
 
 func (x *CountLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[18]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1808,7 @@ func (x *CountLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountLedgerRequest.ProtoReflect.Descriptor instead.
 func (*CountLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{18}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{23}
 }
 
 // CountLedgerResponse holds the counts.
@@ -1493,7 +1822,7 @@ type CountLedgerResponse struct {
 
 func (x *CountLedgerResponse) Reset() {
 	*x = CountLedgerResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[19]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1834,7 @@ func (x *CountLedgerResponse) String() string {
 func (*CountLedgerResponse) ProtoMessage() {}
 
 func (x *CountLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[19]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1847,7 @@ func (x *CountLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountLedgerResponse.ProtoReflect.Descriptor instead.
 func (*CountLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{19}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CountLedgerResponse) GetCounts() []*StateCount {
@@ -1541,7 +1870,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[20]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1882,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[20]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1895,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{20}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StateCount) GetState() LedgerState {
@@ -1592,7 +1921,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[21]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1604,7 +1933,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[21]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1617,7 +1946,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{21}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{26}
 }
 
 // ListSourcesResponse holds the sources.
@@ -1631,7 +1960,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[22]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1972,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[22]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1985,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{22}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -1701,7 +2030,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[23]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +2042,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[23]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +2055,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{23}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Source) GetName() string {
@@ -1845,7 +2174,7 @@ type PollEvent struct {
 
 func (x *PollEvent) Reset() {
 	*x = PollEvent{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[24]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1857,7 +2186,7 @@ func (x *PollEvent) String() string {
 func (*PollEvent) ProtoMessage() {}
 
 func (x *PollEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[24]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1870,7 +2199,7 @@ func (x *PollEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollEvent.ProtoReflect.Descriptor instead.
 func (*PollEvent) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{24}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PollEvent) GetSequence() int64 {
@@ -1952,7 +2281,7 @@ type ListPollEventsRequest struct {
 
 func (x *ListPollEventsRequest) Reset() {
 	*x = ListPollEventsRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[25]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2293,7 @@ func (x *ListPollEventsRequest) String() string {
 func (*ListPollEventsRequest) ProtoMessage() {}
 
 func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[25]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2306,7 @@ func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPollEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListPollEventsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{25}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListPollEventsRequest) GetAfterSequence() int64 {
@@ -2041,7 +2370,7 @@ type ListPollEventsResponse struct {
 
 func (x *ListPollEventsResponse) Reset() {
 	*x = ListPollEventsResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[26]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2053,7 +2382,7 @@ func (x *ListPollEventsResponse) String() string {
 func (*ListPollEventsResponse) ProtoMessage() {}
 
 func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[26]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2066,7 +2395,7 @@ func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPollEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListPollEventsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{26}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListPollEventsResponse) GetEvents() []*PollEvent {
@@ -2143,7 +2472,29 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\x1bListAcknowledgementsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\"n\n" +
 	"\x1cListAcknowledgementsResponse\x12N\n" +
-	"\x10acknowledgements\x18\x01 \x03(\v2\".muxpost.poller.v1.AcknowledgementR\x10acknowledgements\"\xf6\x06\n" +
+	"\x10acknowledgements\x18\x01 \x03(\v2\".muxpost.poller.v1.AcknowledgementR\x10acknowledgements\"l\n" +
+	"\x0fLinkPullRequest\x12\x12\n" +
+	"\x04pull\x18\x01 \x01(\tR\x04pull\x12\x1b\n" +
+	"\twork_item\x18\x02 \x01(\tR\bworkItem\x12\x10\n" +
+	"\x03who\x18\x03 \x01(\tR\x03who\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"]\n" +
+	"\x10LinkPullResponse\x12/\n" +
+	"\x04link\x18\x01 \x01(\v2\x1b.muxpost.poller.v1.PullLinkR\x04link\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"\xd0\x01\n" +
+	"\bPullLink\x12\x12\n" +
+	"\x04pull\x18\x01 \x01(\tR\x04pull\x12\x1b\n" +
+	"\twork_item\x18\x02 \x01(\tR\bworkItem\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x10\n" +
+	"\x03who\x18\x05 \x01(\tR\x03who\x12;\n" +
+	"\vcreate_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\x12\x18\n" +
+	"\acurrent\x18\a \x01(\bR\acurrent\"?\n" +
+	"\x10ListLinksRequest\x12\x0e\n" +
+	"\x02of\x18\x01 \x01(\tR\x02of\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\"F\n" +
+	"\x11ListLinksResponse\x121\n" +
+	"\x05links\x18\x01 \x03(\v2\x1b.muxpost.poller.v1.PullLinkR\x05links\"\xf6\x06\n" +
 	"\vLedgerEntry\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\x12\x1b\n" +
@@ -2252,14 +2603,16 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\x14LEDGER_STATE_SETTLED\x10\x05\x12\x18\n" +
 	"\x14LEDGER_STATE_DROPPED\x10\x06\x12\x18\n" +
 	"\x14LEDGER_STATE_GAVE_UP\x10\a\x12\x1a\n" +
-	"\x16LEDGER_STATE_CANCELLED\x10\b2\xb9\a\n" +
+	"\x16LEDGER_STATE_CANCELLED\x10\b2\xeb\b\n" +
 	"\rPollerService\x12P\n" +
 	"\aPollNow\x12!.muxpost.poller.v1.PollNowRequest\x1a\".muxpost.poller.v1.PollNowResponse\x12M\n" +
 	"\x06Submit\x12 .muxpost.poller.v1.SubmitRequest\x1a!.muxpost.poller.v1.SubmitResponse\x12J\n" +
 	"\x05Retry\x12\x1f.muxpost.poller.v1.RetryRequest\x1a .muxpost.poller.v1.RetryResponse\x12M\n" +
 	"\x06Settle\x12 .muxpost.poller.v1.SettleRequest\x1a!.muxpost.poller.v1.SettleResponse\x12\\\n" +
 	"\vAcknowledge\x12%.muxpost.poller.v1.AcknowledgeRequest\x1a&.muxpost.poller.v1.AcknowledgeResponse\x12|\n" +
-	"\x14ListAcknowledgements\x12..muxpost.poller.v1.ListAcknowledgementsRequest\x1a/.muxpost.poller.v1.ListAcknowledgementsResponse\"\x03\x90\x02\x01\x12^\n" +
+	"\x14ListAcknowledgements\x12..muxpost.poller.v1.ListAcknowledgementsRequest\x1a/.muxpost.poller.v1.ListAcknowledgementsResponse\"\x03\x90\x02\x01\x12S\n" +
+	"\bLinkPull\x12\".muxpost.poller.v1.LinkPullRequest\x1a#.muxpost.poller.v1.LinkPullResponse\x12[\n" +
+	"\tListLinks\x12#.muxpost.poller.v1.ListLinksRequest\x1a$.muxpost.poller.v1.ListLinksResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\n" +
 	"ListLedger\x12$.muxpost.poller.v1.ListLedgerRequest\x1a%.muxpost.poller.v1.ListLedgerResponse\"\x03\x90\x02\x01\x12a\n" +
 	"\vCountLedger\x12%.muxpost.poller.v1.CountLedgerRequest\x1a&.muxpost.poller.v1.CountLedgerResponse\"\x03\x90\x02\x01\x12a\n" +
@@ -2279,7 +2632,7 @@ func file_muxpost_poller_v1_poller_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_poller_v1_poller_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_muxpost_poller_v1_poller_proto_goTypes = []any{
 	(LedgerState)(0),                     // 0: muxpost.poller.v1.LedgerState
 	(*PollNowRequest)(nil),               // 1: muxpost.poller.v1.PollNowRequest
@@ -2296,80 +2649,92 @@ var file_muxpost_poller_v1_poller_proto_goTypes = []any{
 	(*Acknowledgement)(nil),              // 12: muxpost.poller.v1.Acknowledgement
 	(*ListAcknowledgementsRequest)(nil),  // 13: muxpost.poller.v1.ListAcknowledgementsRequest
 	(*ListAcknowledgementsResponse)(nil), // 14: muxpost.poller.v1.ListAcknowledgementsResponse
-	(*LedgerEntry)(nil),                  // 15: muxpost.poller.v1.LedgerEntry
-	(*Ahead)(nil),                        // 16: muxpost.poller.v1.Ahead
-	(*ListLedgerRequest)(nil),            // 17: muxpost.poller.v1.ListLedgerRequest
-	(*ListLedgerResponse)(nil),           // 18: muxpost.poller.v1.ListLedgerResponse
-	(*CountLedgerRequest)(nil),           // 19: muxpost.poller.v1.CountLedgerRequest
-	(*CountLedgerResponse)(nil),          // 20: muxpost.poller.v1.CountLedgerResponse
-	(*StateCount)(nil),                   // 21: muxpost.poller.v1.StateCount
-	(*ListSourcesRequest)(nil),           // 22: muxpost.poller.v1.ListSourcesRequest
-	(*ListSourcesResponse)(nil),          // 23: muxpost.poller.v1.ListSourcesResponse
-	(*Source)(nil),                       // 24: muxpost.poller.v1.Source
-	(*PollEvent)(nil),                    // 25: muxpost.poller.v1.PollEvent
-	(*ListPollEventsRequest)(nil),        // 26: muxpost.poller.v1.ListPollEventsRequest
-	(*ListPollEventsResponse)(nil),       // 27: muxpost.poller.v1.ListPollEventsResponse
-	nil,                                  // 28: muxpost.poller.v1.PollEvent.FieldsEntry
-	(*durationpb.Duration)(nil),          // 29: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 30: google.protobuf.Timestamp
+	(*LinkPullRequest)(nil),              // 15: muxpost.poller.v1.LinkPullRequest
+	(*LinkPullResponse)(nil),             // 16: muxpost.poller.v1.LinkPullResponse
+	(*PullLink)(nil),                     // 17: muxpost.poller.v1.PullLink
+	(*ListLinksRequest)(nil),             // 18: muxpost.poller.v1.ListLinksRequest
+	(*ListLinksResponse)(nil),            // 19: muxpost.poller.v1.ListLinksResponse
+	(*LedgerEntry)(nil),                  // 20: muxpost.poller.v1.LedgerEntry
+	(*Ahead)(nil),                        // 21: muxpost.poller.v1.Ahead
+	(*ListLedgerRequest)(nil),            // 22: muxpost.poller.v1.ListLedgerRequest
+	(*ListLedgerResponse)(nil),           // 23: muxpost.poller.v1.ListLedgerResponse
+	(*CountLedgerRequest)(nil),           // 24: muxpost.poller.v1.CountLedgerRequest
+	(*CountLedgerResponse)(nil),          // 25: muxpost.poller.v1.CountLedgerResponse
+	(*StateCount)(nil),                   // 26: muxpost.poller.v1.StateCount
+	(*ListSourcesRequest)(nil),           // 27: muxpost.poller.v1.ListSourcesRequest
+	(*ListSourcesResponse)(nil),          // 28: muxpost.poller.v1.ListSourcesResponse
+	(*Source)(nil),                       // 29: muxpost.poller.v1.Source
+	(*PollEvent)(nil),                    // 30: muxpost.poller.v1.PollEvent
+	(*ListPollEventsRequest)(nil),        // 31: muxpost.poller.v1.ListPollEventsRequest
+	(*ListPollEventsResponse)(nil),       // 32: muxpost.poller.v1.ListPollEventsResponse
+	nil,                                  // 33: muxpost.poller.v1.PollEvent.FieldsEntry
+	(*durationpb.Duration)(nil),          // 34: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 35: google.protobuf.Timestamp
 }
 var file_muxpost_poller_v1_poller_proto_depIdxs = []int32{
 	3,  // 0: muxpost.poller.v1.PollNowResponse.sources:type_name -> muxpost.poller.v1.SourcePoll
-	29, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
-	15, // 2: muxpost.poller.v1.SubmitResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
-	15, // 3: muxpost.poller.v1.RetryResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
-	15, // 4: muxpost.poller.v1.SettleResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
+	34, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
+	20, // 2: muxpost.poller.v1.SubmitResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
+	20, // 3: muxpost.poller.v1.RetryResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
+	20, // 4: muxpost.poller.v1.SettleResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	12, // 5: muxpost.poller.v1.AcknowledgeResponse.acknowledgement:type_name -> muxpost.poller.v1.Acknowledgement
-	30, // 6: muxpost.poller.v1.Acknowledgement.create_time:type_name -> google.protobuf.Timestamp
+	35, // 6: muxpost.poller.v1.Acknowledgement.create_time:type_name -> google.protobuf.Timestamp
 	12, // 7: muxpost.poller.v1.ListAcknowledgementsResponse.acknowledgements:type_name -> muxpost.poller.v1.Acknowledgement
-	0,  // 8: muxpost.poller.v1.LedgerEntry.state:type_name -> muxpost.poller.v1.LedgerState
-	30, // 9: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
-	30, // 10: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
-	30, // 11: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
-	30, // 12: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
-	30, // 13: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
-	30, // 14: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
-	16, // 15: muxpost.poller.v1.LedgerEntry.waits_behind:type_name -> muxpost.poller.v1.Ahead
-	0,  // 16: muxpost.poller.v1.Ahead.state:type_name -> muxpost.poller.v1.LedgerState
-	0,  // 17: muxpost.poller.v1.ListLedgerRequest.state:type_name -> muxpost.poller.v1.LedgerState
-	15, // 18: muxpost.poller.v1.ListLedgerResponse.entries:type_name -> muxpost.poller.v1.LedgerEntry
-	21, // 19: muxpost.poller.v1.CountLedgerResponse.counts:type_name -> muxpost.poller.v1.StateCount
-	0,  // 20: muxpost.poller.v1.StateCount.state:type_name -> muxpost.poller.v1.LedgerState
-	24, // 21: muxpost.poller.v1.ListSourcesResponse.sources:type_name -> muxpost.poller.v1.Source
-	29, // 22: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
-	30, // 23: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
-	30, // 24: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
-	30, // 25: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
-	30, // 26: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
-	30, // 27: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
-	30, // 28: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
-	28, // 29: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
-	25, // 30: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
-	1,  // 31: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
-	4,  // 32: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
-	6,  // 33: muxpost.poller.v1.PollerService.Retry:input_type -> muxpost.poller.v1.RetryRequest
-	8,  // 34: muxpost.poller.v1.PollerService.Settle:input_type -> muxpost.poller.v1.SettleRequest
-	10, // 35: muxpost.poller.v1.PollerService.Acknowledge:input_type -> muxpost.poller.v1.AcknowledgeRequest
-	13, // 36: muxpost.poller.v1.PollerService.ListAcknowledgements:input_type -> muxpost.poller.v1.ListAcknowledgementsRequest
-	17, // 37: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
-	19, // 38: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
-	22, // 39: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
-	26, // 40: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
-	2,  // 41: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
-	5,  // 42: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
-	7,  // 43: muxpost.poller.v1.PollerService.Retry:output_type -> muxpost.poller.v1.RetryResponse
-	9,  // 44: muxpost.poller.v1.PollerService.Settle:output_type -> muxpost.poller.v1.SettleResponse
-	11, // 45: muxpost.poller.v1.PollerService.Acknowledge:output_type -> muxpost.poller.v1.AcknowledgeResponse
-	14, // 46: muxpost.poller.v1.PollerService.ListAcknowledgements:output_type -> muxpost.poller.v1.ListAcknowledgementsResponse
-	18, // 47: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
-	20, // 48: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
-	23, // 49: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
-	27, // 50: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
-	41, // [41:51] is the sub-list for method output_type
-	31, // [31:41] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	17, // 8: muxpost.poller.v1.LinkPullResponse.link:type_name -> muxpost.poller.v1.PullLink
+	35, // 9: muxpost.poller.v1.PullLink.create_time:type_name -> google.protobuf.Timestamp
+	17, // 10: muxpost.poller.v1.ListLinksResponse.links:type_name -> muxpost.poller.v1.PullLink
+	0,  // 11: muxpost.poller.v1.LedgerEntry.state:type_name -> muxpost.poller.v1.LedgerState
+	35, // 12: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
+	35, // 13: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
+	35, // 14: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
+	35, // 15: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
+	35, // 16: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
+	35, // 17: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
+	21, // 18: muxpost.poller.v1.LedgerEntry.waits_behind:type_name -> muxpost.poller.v1.Ahead
+	0,  // 19: muxpost.poller.v1.Ahead.state:type_name -> muxpost.poller.v1.LedgerState
+	0,  // 20: muxpost.poller.v1.ListLedgerRequest.state:type_name -> muxpost.poller.v1.LedgerState
+	20, // 21: muxpost.poller.v1.ListLedgerResponse.entries:type_name -> muxpost.poller.v1.LedgerEntry
+	26, // 22: muxpost.poller.v1.CountLedgerResponse.counts:type_name -> muxpost.poller.v1.StateCount
+	0,  // 23: muxpost.poller.v1.StateCount.state:type_name -> muxpost.poller.v1.LedgerState
+	29, // 24: muxpost.poller.v1.ListSourcesResponse.sources:type_name -> muxpost.poller.v1.Source
+	34, // 25: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
+	35, // 26: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
+	35, // 27: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
+	35, // 28: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
+	35, // 29: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
+	35, // 30: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
+	35, // 31: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
+	33, // 32: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
+	30, // 33: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
+	1,  // 34: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
+	4,  // 35: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
+	6,  // 36: muxpost.poller.v1.PollerService.Retry:input_type -> muxpost.poller.v1.RetryRequest
+	8,  // 37: muxpost.poller.v1.PollerService.Settle:input_type -> muxpost.poller.v1.SettleRequest
+	10, // 38: muxpost.poller.v1.PollerService.Acknowledge:input_type -> muxpost.poller.v1.AcknowledgeRequest
+	13, // 39: muxpost.poller.v1.PollerService.ListAcknowledgements:input_type -> muxpost.poller.v1.ListAcknowledgementsRequest
+	15, // 40: muxpost.poller.v1.PollerService.LinkPull:input_type -> muxpost.poller.v1.LinkPullRequest
+	18, // 41: muxpost.poller.v1.PollerService.ListLinks:input_type -> muxpost.poller.v1.ListLinksRequest
+	22, // 42: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
+	24, // 43: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
+	27, // 44: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
+	31, // 45: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
+	2,  // 46: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
+	5,  // 47: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
+	7,  // 48: muxpost.poller.v1.PollerService.Retry:output_type -> muxpost.poller.v1.RetryResponse
+	9,  // 49: muxpost.poller.v1.PollerService.Settle:output_type -> muxpost.poller.v1.SettleResponse
+	11, // 50: muxpost.poller.v1.PollerService.Acknowledge:output_type -> muxpost.poller.v1.AcknowledgeResponse
+	14, // 51: muxpost.poller.v1.PollerService.ListAcknowledgements:output_type -> muxpost.poller.v1.ListAcknowledgementsResponse
+	16, // 52: muxpost.poller.v1.PollerService.LinkPull:output_type -> muxpost.poller.v1.LinkPullResponse
+	19, // 53: muxpost.poller.v1.PollerService.ListLinks:output_type -> muxpost.poller.v1.ListLinksResponse
+	23, // 54: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
+	25, // 55: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
+	28, // 56: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
+	32, // 57: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
+	46, // [46:58] is the sub-list for method output_type
+	34, // [34:46] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_poller_v1_poller_proto_init() }
@@ -2383,7 +2748,7 @@ func file_muxpost_poller_v1_poller_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_poller_v1_poller_proto_rawDesc), len(file_muxpost_poller_v1_poller_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   28,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

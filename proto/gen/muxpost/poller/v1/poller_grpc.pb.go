@@ -27,6 +27,8 @@ const (
 	PollerService_Settle_FullMethodName               = "/muxpost.poller.v1.PollerService/Settle"
 	PollerService_Acknowledge_FullMethodName          = "/muxpost.poller.v1.PollerService/Acknowledge"
 	PollerService_ListAcknowledgements_FullMethodName = "/muxpost.poller.v1.PollerService/ListAcknowledgements"
+	PollerService_LinkPull_FullMethodName             = "/muxpost.poller.v1.PollerService/LinkPull"
+	PollerService_ListLinks_FullMethodName            = "/muxpost.poller.v1.PollerService/ListLinks"
 	PollerService_ListLedger_FullMethodName           = "/muxpost.poller.v1.PollerService/ListLedger"
 	PollerService_CountLedger_FullMethodName          = "/muxpost.poller.v1.PollerService/CountLedger"
 	PollerService_ListSources_FullMethodName          = "/muxpost.poller.v1.PollerService/ListSources"
@@ -53,6 +55,11 @@ type PollerServiceClient interface {
 	Acknowledge(ctx context.Context, in *AcknowledgeRequest, opts ...grpc.CallOption) (*AcknowledgeResponse, error)
 	// ListAcknowledgements returns what was acknowledged, the latest first.
 	ListAcknowledgements(ctx context.Context, in *ListAcknowledgementsRequest, opts ...grpc.CallOption) (*ListAcknowledgementsResponse, error)
+	// LinkPull says to which work item a pull request belongs, or that it belongs to none. It stays so whatever the pull request says of
+	// itself. What was written there before is not delivered to the item.
+	LinkPull(ctx context.Context, in *LinkPullRequest, opts ...grpc.CallOption) (*LinkPullResponse, error)
+	// ListLinks returns how pull requests came to their work items, and left them, the latest first.
+	ListLinks(ctx context.Context, in *ListLinksRequest, opts ...grpc.CallOption) (*ListLinksResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(ctx context.Context, in *ListLedgerRequest, opts ...grpc.CallOption) (*ListLedgerResponse, error)
 	// CountLedger returns how many events are in each state.
@@ -131,6 +138,26 @@ func (c *pollerServiceClient) ListAcknowledgements(ctx context.Context, in *List
 	return out, nil
 }
 
+func (c *pollerServiceClient) LinkPull(ctx context.Context, in *LinkPullRequest, opts ...grpc.CallOption) (*LinkPullResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LinkPullResponse)
+	err := c.cc.Invoke(ctx, PollerService_LinkPull_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *pollerServiceClient) ListLinks(ctx context.Context, in *ListLinksRequest, opts ...grpc.CallOption) (*ListLinksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListLinksResponse)
+	err := c.cc.Invoke(ctx, PollerService_ListLinks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *pollerServiceClient) ListLedger(ctx context.Context, in *ListLedgerRequest, opts ...grpc.CallOption) (*ListLedgerResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListLedgerResponse)
@@ -191,6 +218,11 @@ type PollerServiceServer interface {
 	Acknowledge(context.Context, *AcknowledgeRequest) (*AcknowledgeResponse, error)
 	// ListAcknowledgements returns what was acknowledged, the latest first.
 	ListAcknowledgements(context.Context, *ListAcknowledgementsRequest) (*ListAcknowledgementsResponse, error)
+	// LinkPull says to which work item a pull request belongs, or that it belongs to none. It stays so whatever the pull request says of
+	// itself. What was written there before is not delivered to the item.
+	LinkPull(context.Context, *LinkPullRequest) (*LinkPullResponse, error)
+	// ListLinks returns how pull requests came to their work items, and left them, the latest first.
+	ListLinks(context.Context, *ListLinksRequest) (*ListLinksResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(context.Context, *ListLedgerRequest) (*ListLedgerResponse, error)
 	// CountLedger returns how many events are in each state.
@@ -226,6 +258,12 @@ func (UnimplementedPollerServiceServer) Acknowledge(context.Context, *Acknowledg
 }
 func (UnimplementedPollerServiceServer) ListAcknowledgements(context.Context, *ListAcknowledgementsRequest) (*ListAcknowledgementsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAcknowledgements not implemented")
+}
+func (UnimplementedPollerServiceServer) LinkPull(context.Context, *LinkPullRequest) (*LinkPullResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LinkPull not implemented")
+}
+func (UnimplementedPollerServiceServer) ListLinks(context.Context, *ListLinksRequest) (*ListLinksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListLinks not implemented")
 }
 func (UnimplementedPollerServiceServer) ListLedger(context.Context, *ListLedgerRequest) (*ListLedgerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListLedger not implemented")
@@ -368,6 +406,42 @@ func _PollerService_ListAcknowledgements_Handler(srv interface{}, ctx context.Co
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PollerService_LinkPull_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LinkPullRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PollerServiceServer).LinkPull(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PollerService_LinkPull_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PollerServiceServer).LinkPull(ctx, req.(*LinkPullRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PollerService_ListLinks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListLinksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PollerServiceServer).ListLinks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PollerService_ListLinks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PollerServiceServer).ListLinks(ctx, req.(*ListLinksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _PollerService_ListLedger_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListLedgerRequest)
 	if err := dec(in); err != nil {
@@ -470,6 +544,14 @@ var PollerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAcknowledgements",
 			Handler:    _PollerService_ListAcknowledgements_Handler,
+		},
+		{
+			MethodName: "LinkPull",
+			Handler:    _PollerService_LinkPull_Handler,
+		},
+		{
+			MethodName: "ListLinks",
+			Handler:    _PollerService_ListLinks_Handler,
 		},
 		{
 			MethodName: "ListLedger",

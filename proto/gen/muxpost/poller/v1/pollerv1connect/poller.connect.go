@@ -38,6 +38,10 @@ const (
 	// PollerServiceListAcknowledgementsProcedure is the procedure name of the PollerService's
 	// ListAcknowledgements RPC.
 	PollerServiceListAcknowledgementsProcedure = "/muxpost.poller.v1.PollerService/ListAcknowledgements"
+	// PollerServiceLinkPullProcedure is the procedure name of the PollerService's LinkPull RPC.
+	PollerServiceLinkPullProcedure = "/muxpost.poller.v1.PollerService/LinkPull"
+	// PollerServiceListLinksProcedure is the procedure name of the PollerService's ListLinks RPC.
+	PollerServiceListLinksProcedure = "/muxpost.poller.v1.PollerService/ListLinks"
 	// PollerServiceListLedgerProcedure is the procedure name of the PollerService's ListLedger RPC.
 	PollerServiceListLedgerProcedure = "/muxpost.poller.v1.PollerService/ListLedger"
 	// PollerServiceCountLedgerProcedure is the procedure name of the PollerService's CountLedger RPC.
@@ -93,6 +97,21 @@ var (
 			IdempotencyLevel: connect.IdempotencyNoSideEffects,
 		}
 	})
+	pollerServiceLinkPullSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_poller_v1_poller_proto.Services().ByName("PollerService").Methods().ByName("LinkPull"),
+			Procedure:  PollerServiceLinkPullProcedure,
+		}
+	})
+	pollerServiceListLinksSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_poller_v1_poller_proto.Services().ByName("PollerService").Methods().ByName("ListLinks"),
+			Procedure:        PollerServiceListLinksProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
 	pollerServiceListLedgerSpec = sync.OnceValue(func() connect.Spec {
 		return connect.Spec{
 			StreamType:       connect.StreamTypeUnary,
@@ -143,6 +162,11 @@ type PollerServiceClient interface {
 	Acknowledge(context.Context, *v1.AcknowledgeRequest) (*v1.AcknowledgeResponse, error)
 	// ListAcknowledgements returns what was acknowledged, the latest first.
 	ListAcknowledgements(context.Context, *v1.ListAcknowledgementsRequest) (*v1.ListAcknowledgementsResponse, error)
+	// LinkPull says to which work item a pull request belongs, or that it belongs to none. It stays so whatever the pull request says of
+	// itself. What was written there before is not delivered to the item.
+	LinkPull(context.Context, *v1.LinkPullRequest) (*v1.LinkPullResponse, error)
+	// ListLinks returns how pull requests came to their work items, and left them, the latest first.
+	ListLinks(context.Context, *v1.ListLinksRequest) (*v1.ListLinksResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(context.Context, *v1.ListLedgerRequest) (*v1.ListLedgerResponse, error)
 	// CountLedger returns how many events are in each state.
@@ -175,6 +199,11 @@ type PollerServiceHandler interface {
 	Acknowledge(context.Context, *v1.AcknowledgeRequest) (*v1.AcknowledgeResponse, error)
 	// ListAcknowledgements returns what was acknowledged, the latest first.
 	ListAcknowledgements(context.Context, *v1.ListAcknowledgementsRequest) (*v1.ListAcknowledgementsResponse, error)
+	// LinkPull says to which work item a pull request belongs, or that it belongs to none. It stays so whatever the pull request says of
+	// itself. What was written there before is not delivered to the item.
+	LinkPull(context.Context, *v1.LinkPullRequest) (*v1.LinkPullResponse, error)
+	// ListLinks returns how pull requests came to their work items, and left them, the latest first.
+	ListLinks(context.Context, *v1.ListLinksRequest) (*v1.ListLinksResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(context.Context, *v1.ListLedgerRequest) (*v1.ListLedgerResponse, error)
 	// CountLedger returns how many events are in each state.
@@ -196,6 +225,8 @@ func RegisterPollerServiceHandler(server *connect.Server, svc PollerServiceHandl
 		connect.Method{Spec: pollerServiceSettleSpec(), Handler: adapter.settle},
 		connect.Method{Spec: pollerServiceAcknowledgeSpec(), Handler: adapter.acknowledge},
 		connect.Method{Spec: pollerServiceListAcknowledgementsSpec(), Handler: adapter.listAcknowledgements},
+		connect.Method{Spec: pollerServiceLinkPullSpec(), Handler: adapter.linkPull},
+		connect.Method{Spec: pollerServiceListLinksSpec(), Handler: adapter.listLinks},
 		connect.Method{Spec: pollerServiceListLedgerSpec(), Handler: adapter.listLedger},
 		connect.Method{Spec: pollerServiceCountLedgerSpec(), Handler: adapter.countLedger},
 		connect.Method{Spec: pollerServiceListSourcesSpec(), Handler: adapter.listSources},
@@ -228,6 +259,14 @@ func (UnimplementedPollerServiceHandler) Acknowledge(context.Context, *v1.Acknow
 
 func (UnimplementedPollerServiceHandler) ListAcknowledgements(context.Context, *v1.ListAcknowledgementsRequest) (*v1.ListAcknowledgementsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.poller.v1.PollerService.ListAcknowledgements is not implemented")
+}
+
+func (UnimplementedPollerServiceHandler) LinkPull(context.Context, *v1.LinkPullRequest) (*v1.LinkPullResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.poller.v1.PollerService.LinkPull is not implemented")
+}
+
+func (UnimplementedPollerServiceHandler) ListLinks(context.Context, *v1.ListLinksRequest) (*v1.ListLinksResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.poller.v1.PollerService.ListLinks is not implemented")
 }
 
 func (UnimplementedPollerServiceHandler) ListLedger(context.Context, *v1.ListLedgerRequest) (*v1.ListLedgerResponse, error) {
@@ -293,6 +332,22 @@ func (c *pollerServiceClient) Acknowledge(ctx context.Context, req *v1.Acknowled
 func (c *pollerServiceClient) ListAcknowledgements(ctx context.Context, req *v1.ListAcknowledgementsRequest) (*v1.ListAcknowledgementsResponse, error) {
 	var res v1.ListAcknowledgementsResponse
 	if err := c.client.CallUnary(ctx, pollerServiceListAcknowledgementsSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *pollerServiceClient) LinkPull(ctx context.Context, req *v1.LinkPullRequest) (*v1.LinkPullResponse, error) {
+	var res v1.LinkPullResponse
+	if err := c.client.CallUnary(ctx, pollerServiceLinkPullSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *pollerServiceClient) ListLinks(ctx context.Context, req *v1.ListLinksRequest) (*v1.ListLinksResponse, error) {
+	var res v1.ListLinksResponse
+	if err := c.client.CallUnary(ctx, pollerServiceListLinksSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -398,6 +453,30 @@ func (h pollerServiceHandler) listAcknowledgements(ctx context.Context, _ connec
 		return err
 	}
 	res, err := h.svc.ListAcknowledgements(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h pollerServiceHandler) linkPull(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.LinkPullRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.LinkPull(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h pollerServiceHandler) listLinks(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.ListLinksRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.ListLinks(ctx, &req)
 	if err != nil {
 		return err
 	}
