@@ -233,7 +233,9 @@ func TestApp_WhatIsRefusedForGoodSaysWhy(t *testing.T) {
 	if _, err := w.app(t, 0).Items(t.Context(), "acme/widgets"); !errors.Is(err, fault.Unavailable) {
 		t.Errorf("a bad gateway: %v", err)
 	}
-	key, err := NewToken(w.keyFile, func() (string, error) { return "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n", nil })
+	key, err := NewToken(w.keyFile, func() (string, error) {
+		return "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n", nil
+	})
 	must(t, err)
 	if _, err := NewApp("77", key, 0); !errors.Is(err, fault.Invalid) || strings.Contains(err.Error(), "c2VjcmV0") {
 		t.Errorf("a key that is none: %v", err)
