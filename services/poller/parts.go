@@ -171,7 +171,7 @@ func clientOf(s settings.Source, tracer trace.TracerProvider) (*github.Client, e
 	mention, self, _ := s.MentionOf() // checked with the configuration
 	c := github.Config{
 		BaseURL: s.BaseURL, Host: s.Host, Label: s.Label, Assignee: s.Assignee, Mention: mention, MentionSelf: self, Pulls: s.ReadsPulls(), CI: s.CI,
-		TracerProvider: tracer,
+		CIInterval: s.Interval, CIQuiet: s.MaxInterval, TracerProvider: tracer,
 	}
 	if s.App == nil {
 		token, err := github.NewToken(s.TokenFile, s.Token)

@@ -169,6 +169,8 @@ func (a *App) answered(response *http.Response, about string, v any) error {
 	case response.StatusCode == http.StatusUnauthorized:
 		return refused(fault.Denied, "the id and the private key do not belong together, or the key was deleted",
 			"check app.id and app.private_key_file: the App's page lists the keys that it has")
+	case response.StatusCode == http.StatusNotFound && strings.Contains(said.Message, "Integration"):
+		return refused(fault.Denied, "there is no App of this id", "check app.id: it stands on the App's page, as does the client id")
 	case response.StatusCode == http.StatusNotFound:
 		return refused(fault.Denied, "it is not installed for "+about, "install the App there, with read access to issues, pull requests, checks and commit statuses")
 	case response.StatusCode == http.StatusForbidden:

@@ -21,10 +21,13 @@ import (
 const refusalTime = time.Hour
 
 // Checks returns the latest results of CI at a commit, of the kinds that the configuration names. A kind that the token may not read is
-// a problem of that kind alone: it is told by Meter, and not asked for again for an hour.
+// a problem of that kind alone: it is told by Meter, and not asked for again for an hour. A commit at which nothing happens any more is asked about more and more seldom.
 func (c *Client) Checks(ctx context.Context, repository, sha string) ([]poll.Check, error) {
 	if sha == "" || strings.Trim(sha, "0123456789abcdefABCDEF") != "" {
 		return nil, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "%q is not the name of a commit", sha)
+	}
+	if known, ok := c.quiet.known(repository, sha, c.now()); ok && !poll.WantsFull(ctx) {
+		return known, nil
 	}
 	var out []poll.Check
 	for _, kind := range c.ci {
@@ -43,6 +46,7 @@ func (c *Client) Checks(ctx context.Context, repository, sha string) ([]poll.Che
 			out = append(out, found...)
 		}
 	}
+	c.quiet.read(repository, sha, out, c.now())
 	return out, nil
 }
 

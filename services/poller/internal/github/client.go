@@ -43,6 +43,9 @@ type Config struct {
 	Pulls bool
 	// CI are the kinds of results of CI that Checks returns, as poll names them.
 	CI []string
+	// CIInterval and CIQuiet are how often the results at a commit are read at first, and how seldom at last, once all have ended and none
+	// is new. Without them they are read whenever they are asked for.
+	CIInterval, CIQuiet time.Duration
 	// Timeout bounds a request; DefaultTimeout when 0.
 	Timeout time.Duration
 	// TracerProvider starts a span for each request; nil starts none.
@@ -66,6 +69,7 @@ type Client struct {
 
 	transport *transport
 	refusals  refusals
+	quiet     quietCI
 	nodes     nodes
 	self      self
 }
@@ -139,6 +143,8 @@ func New(config Config) (*Client, error) {
 	return &Client{
 		api: api, direct: direct, base: base, host: host, timeout: timeout, now: config.Now, label: config.Label, assignee: config.Assignee,
 		mention: config.Mention, mentionSelf: config.MentionSelf, pulls: config.Pulls, ci: config.CI, transport: sender,
+		nodes: nodes{apart: config.App != nil && config.App.fixed == 0},
+		quiet: quietCI{interval: config.CIInterval, most: config.CIQuiet},
 	}, nil
 }
 

@@ -101,6 +101,9 @@ func (c *Client) Closes(ctx context.Context, nodeID string) ([]workitem.Ref, err
 
 // HasBranch reports whether a repository has a branch of that name: an older name of a branch is none.
 func (c *Client) HasBranch(ctx context.Context, repository, branch string) (bool, error) {
+	if branch == "" || strings.Contains(branch, "..") { // git takes neither, and an address must not
+		return false, nil
+	}
 	var found struct {
 		Name string `json:"name"`
 	}
@@ -230,14 +233,20 @@ func graphOf(base *url.URL) *url.URL {
 	return base.JoinPath("graphql")
 }
 
-// nodes remembers in which repository nodes were seen: a query does not say whose token it needs.
+// nodes remembers in which repository nodes were seen: a query does not say whose token it needs. Where there is one token for all,
+// nothing is remembered.
 type nodes struct {
+	apart bool
+
 	mu  sync.Mutex
 	all map[string]string
 }
 
 // remember keeps where a node was seen.
 func (c *Client) remember(repository, nodeID string) {
+	if !c.nodes.apart {
+		return
+	}
 	c.nodes.mu.Lock()
 	defer c.nodes.mu.Unlock()
 	if c.nodes.all == nil || len(c.nodes.all) >= maxNodes {
