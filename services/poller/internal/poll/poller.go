@@ -46,6 +46,8 @@ type Watched struct {
 	Policy   Policy
 	// Notices is whether its tickets are written to; for the record, whoever carries out posts keeps it.
 	Notices bool
+	// Webhooks is whether its webhooks are taken; for the record, whoever receives them keeps it.
+	Webhooks bool
 }
 
 // Config is what a Poller is made from; every field is required.
