@@ -32,7 +32,12 @@ import (
 	"muxpost.dev/muxpost/test/fakegithub"
 )
 
-func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
+func TestMain(m *testing.M) {
+	if config := os.Getenv(asProcess); config != "" {
+		beProcess(config)
+	}
+	os.Exit(dbtest.Main(m))
+}
 
 // clock is the fake GitHub's.
 type clock struct {

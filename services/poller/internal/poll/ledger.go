@@ -18,9 +18,14 @@ const (
 
 // Ledger keeps items, events and how far each source was read. Its errors are faults.
 type Ledger interface {
-	// BeginLook takes the lease of a source for a while. While another holder has it, that is fault.Conflict with
-	// ReasonLeaseHeld; before the end of a limit of the source's, it is fault.Throttled.
-	BeginLook(ctx context.Context, source, holder string, lease time.Duration) (Look, error)
+	// BeginLook takes the lease of a source for a while. While another look has it, or while one that ended is younger than every, that is
+	// fault.Conflict with ReasonLeaseHeld; before the end of a limit of the source's, it is fault.Throttled.
+	BeginLook(ctx context.Context, source, holder string, lease, every time.Duration) (Look, error)
+	// KeepLook renews the lease. One that was lost is fault.Fenced.
+	KeepLook(ctx context.Context, source, holder string, lease time.Duration) error
+	// LookDue returns how long it is until a source that is looked at every so often is to be looked at, not below zero: at once where a look
+	// did not end and its lease did.
+	LookDue(ctx context.Context, source string, every time.Duration) (time.Duration, error)
 	// EndLook records how a look went and gives the lease back. A lease that was lost changes nothing.
 	EndLook(ctx context.Context, source, holder string, end LookEnd) error
 	// Known returns the items that were last seen in a place and are not closed, and those with one of the node ids.

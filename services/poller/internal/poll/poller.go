@@ -2,6 +2,7 @@ package poll
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"slices"
 	"strings"
@@ -15,8 +16,6 @@ import (
 const (
 	// LookTime bounds one look at one source. What was read by then is kept, and the next look goes on from there.
 	LookTime = 50 * time.Second
-	// lookLease is longer, so that a look that is still being ended is not overtaken.
-	lookLease = 60 * time.Second
 	// leasePause is how long to wait for another look at the same source before asking for its lease again.
 	leasePause = 100 * time.Millisecond
 )
@@ -120,41 +119,56 @@ func (p *Poller) LookNow(ctx context.Context, name string) (Result, error) {
 
 // Look looks at a source once. While somebody else is looking, the result's error has ReasonLeaseHeld.
 func (p *Poller) Look(ctx context.Context, name string) (Result, error) {
+	w, err := p.source(name)
+	if err != nil {
+		return Result{}, err
+	}
+	return p.look(ctx, w, 0), nil
+}
+
+func (p *Poller) source(name string) (Watched, error) {
 	i := slices.IndexFunc(p.config.Sources, func(w Watched) bool { return w.Name == name })
 	if i < 0 {
 		remedy := "none is configured: add one under poller.sources"
 		if known := p.Sources(); len(known) > 0 {
 			remedy = "known here: " + strings.Join(known, ", ")
 		}
-		return Result{}, fault.Newf(fault.NotFound, fault.ReasonSourceNotFound, "there is no source called %q", line(name)).WithRemedy(remedy)
+		return Watched{}, fault.Newf(fault.NotFound, fault.ReasonSourceNotFound, "there is no source called %q", line(name)).WithRemedy(remedy)
 	}
+	return p.config.Sources[i], nil
+}
+
+// look looks at a source once, unless somebody else does, or one that ended is younger than every.
+func (p *Poller) look(ctx context.Context, w Watched, every time.Duration) Result {
 	ctx, cancel := context.WithTimeout(ctx, LookTime)
 	defer cancel()
-	began := p.config.Now()
-	look, err := p.config.Ledger.BeginLook(ctx, name, p.config.Holder, lookLease)
+	began, holder := p.config.Now(), p.config.Holder+"/"+rand.Text()
+	look, err := p.config.Ledger.BeginLook(ctx, w.Name, holder, lookLease, every)
 	if err != nil {
-		result := Result{Source: name, Err: err, Took: p.config.Now().Sub(began)}
+		result := Result{Source: w.Name, Err: err, Took: p.config.Now().Sub(began)}
 		if fault.ReasonOf(err) != fault.ReasonLeaseHeld && fault.KindOf(err) != fault.Throttled {
 			p.report(ctx, result)
 		}
-		return result, nil
+		return result
 	}
-	ctx, end := obs.Start(ctx, p.config.Tracer, "poll.Source", slog.String(obs.KeySource, name))
-	l := p.newLook(p.config.Sources[i], began)
+	ctx, end := obs.Start(ctx, p.config.Tracer, "poll.Source", slog.String(obs.KeySource, w.Name))
+	l := p.newLook(w, began)
+	kept := p.keep(ctx, cancel, w.Name, holder)
 	l.run(ctx)
+	kept()
 	result := l.result
 	result.Took = p.config.Now().Sub(began)
 	// The lease goes back also when the look ran out of time.
 	endCtx, cancelEnd := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancelEnd()
-	if err := p.config.Ledger.EndLook(endCtx, name, p.config.Holder, l.end(look)); err != nil && result.Err == nil {
+	if err := p.config.Ledger.EndLook(endCtx, w.Name, holder, l.end(look)); err != nil && result.Err == nil {
 		result.Err = err
 	}
 	obs.Annotate(ctx, slog.Int("items", result.Items), slog.Int("new_events", result.NewEvents),
 		slog.Int("settled_events", result.SettledEvents))
 	end(result.Err)
 	p.report(ctx, result)
-	return result, nil
+	return result
 }
 
 // report logs what a look found, if there is news: a look a second that finds nothing is none, nor is a problem that lasts.
