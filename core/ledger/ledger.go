@@ -1,6 +1,6 @@
 // Package ledger holds the rules of the ledger of events: how an event is known (Key, DeliveryID), what states it passes through,
 // what an answer from the dispatcher does to it (Apply), when an event that gave up gets another budget (Rearm), what its deletion
-// upstream does (Cancel), and what is told on the ticket (Posts, Repost). Only answers spend a try: an outage spends none.
+// upstream or a person's word does (Cancel, CancelByHand), and what is told on the ticket (Posts, Repost). Only answers spend a try: an outage spends none.
 //
 // It performs nothing and reads no clock; it knows nothing of Postgres, GitHub or sessions.
 package ledger
@@ -80,7 +80,7 @@ const (
 	Dropped
 	// GaveUp has spent its tries.
 	GaveUp
-	// Cancelled was deleted or superseded upstream.
+	// Cancelled was deleted or superseded upstream, or cancelled by a person.
 	Cancelled
 )
 
@@ -167,6 +167,8 @@ const (
 	ReasonUnauthorised = "unauthorised"
 	// ReasonDeleted: cancelled, because it was deleted upstream.
 	ReasonDeleted = "deleted_upstream"
+	// ReasonByHand: cancelled, by a person's word.
+	ReasonByHand = "cancelled_by_hand"
 	// ReasonRearmed: pending again after it gave up, because another version is running.
 	ReasonRearmed = "rearmed"
 	// ReasonSessionOccupied is the dispatcher's, for an event that was dropped because of who lives under its session's name.
@@ -253,15 +255,6 @@ func (p Progress) Occupied() bool { return p.State == Dropped && p.Reason == Rea
 
 func (p Progress) end(s State, reason string) Progress {
 	p.State, p.Reason, p.NextLook, p.UnprovenSince, p.HeldSince = s, reason, time.Time{}, time.Time{}, time.Time{}
-	return p
-}
-
-// Cancel returns the progress of an event whose object was deleted upstream. One that waits, or gave up and might be re-armed, is
-// cancelled for good; one that is being delivered is judged by its outcome, and one that has ended stays what it is.
-func Cancel(p Progress) Progress {
-	if p.State == Pending || p.State == Held || p.State == GaveUp {
-		return p.end(Cancelled, ReasonDeleted)
-	}
 	return p
 }
 

@@ -262,6 +262,18 @@ func rows(t *testing.T, p *parts) []string {
 	return out
 }
 
+// counts returns how many events are in each state.
+func counts(t *testing.T, p *parts) map[ledger.State]int64 {
+	t.Helper()
+	all, err := p.store.Count(t.Context(), poll.Filter{})
+	must(t, err)
+	out := map[ledger.State]int64{}
+	for _, c := range all {
+		out[c.State] += c.Events
+	}
+	return out
+}
+
 func entries(t *testing.T, p *parts) []poll.Entry {
 	t.Helper()
 	all, err := p.store.List(t.Context(), poll.Filter{Limit: 10_000})

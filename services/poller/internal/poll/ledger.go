@@ -235,10 +235,21 @@ type Filter struct {
 	DeliveryID string
 	// State chooses one state when it is not nil.
 	State *ledger.State
+	// Source, Kind and Reason choose rows with exactly that; empty for all.
+	Source, Kind, Reason string
+	// Since chooses rows that came in at this time or later; zero for all.
+	Since time.Time
 	// Before chooses rows with a lower ID; zero means from the newest.
 	Before int64
 	// Limit is how many rows at most.
 	Limit int
+}
+
+// Count is how many events are in a state for a reason.
+type Count struct {
+	State  ledger.State
+	Reason string
+	Events int64
 }
 
 // EventQuery chooses events of the poller's own. The zero value, with a limit, chooses the oldest.

@@ -252,20 +252,6 @@ func TestSourceStates_AreWhatTheLooksLeft(t *testing.T) {
 	equal(t, "open items once it is closed", get().Items, 0)
 }
 
-func TestCount_CountsByState(t *testing.T) {
-	w := newWorld(t)
-	counts, err := w.Count(t.Context())
-	must(t, err)
-	equal(t, "an empty ledger", counts, map[ledger.State]int64{})
-	one, two := ref(t, 1), ref(t, 2)
-	w.add(t, one, event(one, "a", epoch, 1), event(one, "b", epoch, 2))
-	w.add(t, two, event(two, "c", epoch, 1))
-	w.answer(t, w.one(t), ledger.Arrived, 0)
-	counts, err = w.Count(t.Context())
-	must(t, err)
-	equal(t, "counts", counts, map[ledger.State]int64{ledger.Pending: 2, ledger.Delivered: 1})
-}
-
 func TestListen_WakesOnNewEvents(t *testing.T) {
 	w := newWorld(t)
 	item := ref(t, 1)
