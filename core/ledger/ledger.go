@@ -154,8 +154,15 @@ const (
 	SweepTime = 5 * time.Minute
 
 	firstPause = 5 * time.Second
-	maxPause   = time.Minute
+	// maxPause is the longest pause after a silence: somebody has to find out that it is over.
+	maxPause = time.Minute
 )
+
+// failurePauses are the pauses after answered failures, the last one for all that follow. What failed just so is likely to fail again: with each
+// failure it is waited longer, so that a cause of hours does not spend a large budget within minutes.
+func failurePauses() []time.Duration {
+	return []time.Duration{firstPause, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour}
+}
 
 // The ledger's own reasons; others come from policy and from the dispatcher.
 const (
@@ -199,7 +206,9 @@ type Progress struct {
 	Reason string
 }
 
-// Apply returns the progress of an event after an answer. reason is the answer's own, after is when the answer said to ask again
+// Apply returns the progress of an event after an answer. Answers are of four classes: what ends it (arrived, dropping), what spends a try and
+// waits ever longer (failing), what waits and costs nothing however long it lasts (silent, working, holding), and what waits ten minutes for
+// evidence (unproven). reason is the answer's own, after is when the answer said to ask again
 // (zero when it did not), and jitter, from 0 to 1, spreads the looks of many events.
 func Apply(p Progress, a Answer, reason string, after time.Duration, now time.Time, jitter float64) Progress {
 	if p.Budget == 0 {
@@ -228,7 +237,7 @@ func Apply(p Progress, a Answer, reason string, after time.Duration, now time.Ti
 		if p.Tries >= p.Budget {
 			return p.end(GaveUp, reason)
 		}
-		return p.wait(Pending, max(after, pause(p.Tries)), now, jitter)
+		return p.wait(Pending, max(after, failurePause(p.Tries)), now, jitter)
 	case Holding:
 		if p.HeldSince.IsZero() {
 			p.HeldSince = now
@@ -263,6 +272,12 @@ func (p Progress) wait(s State, d time.Duration, now time.Time, jitter float64) 
 	p.State = s
 	p.NextLook = now.Add(d + time.Duration(float64(d)/4*min(max(jitter, 0), 1)))
 	return p
+}
+
+// failurePause is the pause after the nth failure.
+func failurePause(n int) time.Duration {
+	all := failurePauses()
+	return all[min(max(n, 1), len(all))-1]
 }
 
 // pause doubles from firstPause up to maxPause.
