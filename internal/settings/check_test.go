@@ -22,6 +22,8 @@ func TestCheck_EachMistakeOfThePollerNamesItsKeyAndSaysWhatToWrite(t *testing.T)
 	write("good", "tok\n", 0o600)
 	write("open", "tok\n", 0o644)
 	write("empty", "\n", 0o600)
+	must(t, os.Mkdir(filepath.Join(dir, "broken"), 0o700))
+	write("broken/comment.tmpl", "\n{{.Nope}}{{.Quoted}}", 0o600)
 	const source = "  sources:\n  - {name: gh, kind: github, repositories: [a/b], label: agent, authors: [alice], token_file: good"
 	for _, tt := range []struct{ name, text, want string }{
 		{"workers", "  workers: 0\n", "poller.workers is 0: it must be 1 to 256"},
@@ -39,6 +41,10 @@ func TestCheck_EachMistakeOfThePollerNamesItsKeyAndSaysWhatToWrite(t *testing.T)
 		{"a host that is none", source + ", host: 'a b'}\n", "poller.sources[0].host"},
 		{"no token file", strings.Replace(source, "good", "missing", 1) + "}\n", "poller.sources[0].token_file: there is no file"},
 		{"notices without a token", strings.Replace(source, ", token_file: good", "", 1) + ", notices: true}\n", "poller.sources[0].notices is on"},
+		{"reactions without a token", strings.Replace(source, ", token_file: good", "", 1) + ", reactions: true}\n", "poller.sources[0].reactions is on"},
+		{"digests after less than none", "  digest_after: -1\n", "poller.digest_after is -1"},
+		{"templates that are not there", "  templates: nowhere\n", "poller.templates: "},
+		{"a broken template", "  templates: broken\n", filepath.Join(dir, "broken", "comment.tmpl") + ":2:"},
 		{"a token for everybody", strings.Replace(source, "good", "open", 1) + "}\n", "chmod 600"},
 		{"an empty token", strings.Replace(source, "good", "empty", 1) + "}\n", "should hold one token"},
 		{"a name twice", source + "}\n  - {name: gh, kind: github, repositories: [a/c], label: x}\n", "names must differ"},

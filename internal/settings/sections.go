@@ -298,8 +298,14 @@ type Poller struct {
 	Budget int `conf:"budget"`
 	// Retention is how long events that are finished are kept.
 	Retention time.Duration `conf:"retention"`
-	LogLevel  slog.Level    `conf:"log_level"`
-	Sources   []Source      `conf:"sources"`
+	// Templates is a directory with templates of the operator's, in the place of built-in ones; empty for none.
+	Templates string `conf:"templates"`
+	// DigestAfter is how many further events of an item must wait for all of them to become one text; zero never does that.
+	DigestAfter int `conf:"digest_after"`
+	// CoalesceChecks has the results of CI at one commit become one text whenever two or more wait.
+	CoalesceChecks bool       `conf:"coalesce_checks"`
+	LogLevel       slog.Level `conf:"log_level"`
+	Sources        []Source   `conf:"sources"`
 }
 
 // Source is one entry of poller.sources.
@@ -326,4 +332,6 @@ type Source struct {
 	Interval time.Duration `conf:"interval"`
 	// Notices lets muxpost write to the source's tickets what needs a person.
 	Notices bool `conf:"notices"`
+	// Reactions lets muxpost put reactions on what it takes, delivers and fails to deliver.
+	Reactions bool `conf:"reactions"`
 }

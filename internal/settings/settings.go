@@ -121,7 +121,7 @@ func (s *Settings) defaults() {
 	}
 	s.Dispatcher = Dispatcher{Resume: true, FirstSpawn: FirstSpawnAny, Retention: defaultRetention,
 		Breaker: Breaker{Deaths: 5, Within: 10 * time.Minute}, Idle: Idle{After: 7 * 24 * time.Hour}}
-	s.Poller = Poller{Workers: 8, Budget: ledger.DefaultBudget, Retention: defaultRetention}
+	s.Poller = Poller{Workers: 8, Budget: ledger.DefaultBudget, Retention: defaultRetention, DigestAfter: 5, CoalesceChecks: true}
 }
 
 // derive fills in what follows from the data directory and from other settings, and makes paths absolute.
@@ -150,6 +150,7 @@ func (s *Settings) derive(binDir string) {
 	}
 	s.Dispatcher.DatabaseURLFile = s.beside(s.Dispatcher.DatabaseURLFile)
 	s.Poller.DatabaseURLFile = s.beside(s.Poller.DatabaseURLFile)
+	s.Poller.Templates = s.beside(s.Poller.Templates)
 	for i := range s.Poller.Sources {
 		source := &s.Poller.Sources[i]
 		source.TokenFile = s.beside(source.TokenFile)

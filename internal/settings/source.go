@@ -32,6 +32,7 @@ const (
 	maxBudget        = 100
 	maxSourceName    = 64
 	maxTokenFile     = 4 << 10
+	maxDigestAfter   = 1000
 )
 
 func (c *Poller) check(p *problems) {
@@ -40,6 +41,9 @@ func (c *Poller) check(p *problems) {
 	checkRetention(p, "retention", c.Retention)
 	p.add(c.Workers < 1 || c.Workers > maxWorkers, "workers is %d: it must be 1 to %d", c.Workers, maxWorkers)
 	p.add(c.Budget < 1 || c.Budget > maxBudget, "budget is %d: it must be 1 to %d", c.Budget, maxBudget)
+	p.add(c.DigestAfter < 0 || c.DigestAfter > maxDigestAfter, "digest_after is %d: it must be 0 (never) to %d", c.DigestAfter, maxDigestAfter)
+	_, err := c.TemplateSet()
+	p.add(err != nil, "templates: %v", err)
 	names, places := map[string]int{}, map[string]int{}
 	for i, s := range c.Sources {
 		s.check(p, fmt.Sprintf("sources[%d]", i))
@@ -94,6 +98,7 @@ func (s *Source) check(p *problems, key string) {
 	}
 	p.add(s.Interval < least || s.Interval > maxInterval, "%s.interval is %v: it must be %v to %v", key, s.Interval, least, maxInterval)
 	p.add(s.Notices && s.TokenFile == "", "%s.notices is on and there is no token_file: writing to issues needs a token", key)
+	p.add(s.Reactions && s.TokenFile == "", "%s.reactions is on and there is no token_file: writing to issues needs a token", key)
 	_, err := s.Token()
 	p.add(err != nil, "%s.token_file: %v", key, err)
 }
