@@ -5,6 +5,7 @@
 //	1 to 9     what all share: the schemas dispatcher, poller and river
 //	10 to 19   the dispatcher's tables, in the schema dispatcher
 //	20 to 29   the poller's tables, in the schema poller
+//	40 to 59   the poller's, further
 //	101 ...    River's own migrations, River's version n as 100+n, in the schema river
 //
 // A version of a lower range may so be newer than one of a higher. A database is therefore compared with a build as a set of

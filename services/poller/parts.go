@@ -111,6 +111,10 @@ func assemble(ctx context.Context, s settings.Settings, own ledger.Build, stderr
 func (p *parts) compose(c settings.Poller, own ledger.Build) error {
 	tracer, log := p.telemetry.Tracer(section), p.telemetry.Logger
 	holder := store.NewHolder()
+	templates, err := c.TemplateSet()
+	if err != nil {
+		return err
+	}
 	watched, tickets, err := p.watch(c)
 	if err != nil {
 		return err
@@ -118,7 +122,8 @@ func (p *parts) compose(c settings.Poller, own ledger.Build) error {
 	p.asked = dispatch.New(p.conn, own)
 	p.store = store.New(store.Config{
 		Pool: p.pool, Quiet: p.quiet, Tracer: tracer, Holder: holder, Version: p.asked.Known, Notices: slices.Sorted(maps.Keys(tickets)),
-		MaySteer: func(source, author string) bool { return p.poller.MaySteer(source, author) },
+		MaySteer:   func(source, author string) bool { return p.poller.MaySteer(source, author) },
+		Coalescing: ledger.Coalescing{After: c.DigestAfter, Together: c.CoalesceChecks}, Templates: templates,
 	})
 	if len(tickets) > 0 {
 		p.notifier = notify.New(p.store, tickets, log)

@@ -179,11 +179,14 @@ func settled() map[string]Explanation {
 		},
 		"deleted_upstream": {"it was deleted upstream before it was delivered, so it never will be", ""},
 		"rearmed":          {"its tries were spent, and another version of muxpost gave it new ones", byItself},
-		"superseded":       {"it was edited upstream before it was delivered, and what it says now took its place", ""},
-		"typed_again":      {"nothing showed whether the agent took it, and a person had it typed once more, as another delivery", ""},
-		"done":             {"a person said that it is done, so it is not tried again", ""},
-		"own":              {"muxpost wrote it itself", ""},
-		"bot":              {"a machine wrote it, and machines do not steer agents: two that answer each other would never end", ""},
+		"coalesced": {"what it says is a part of the text of an earlier event of its item, and it shares what becomes of that",
+			"muxpost explain with the id that the detail names says what did"},
+		"command":     {"it was an order to muxpost itself, so it was carried out and is not delivered", ""},
+		"superseded":  {"it was edited upstream before it was delivered, and what it says now took its place", ""},
+		"typed_again": {"nothing showed whether the agent took it, and a person had it typed once more, as another delivery", ""},
+		"done":        {"a person said that it is done, so it is not tried again", ""},
+		"own":         {"muxpost wrote it itself", ""},
+		"bot":         {"a machine wrote it, and machines do not steer agents: two that answer each other would never end", ""},
 	}
 }
 

@@ -49,8 +49,8 @@ type Claim struct {
 type Ledger interface {
 	// Claim leases up to n events that are due, each the first of its item that waits.
 	Claim(ctx context.Context, n int) ([]Claim, error)
-	// Decide puts the context of its item behind the text of a claim where the agent may lack it, for good. A lease that was lost is
-	// fault.Fenced.
+	// Decide makes the text of a claim what it is for good: one with what waits behind it, where that becomes one text, and with the context
+	// of its item, where the agent may lack that. A lease that was lost is fault.Fenced.
 	Decide(ctx context.Context, c Claim, goesOn bool) (Claim, error)
 	// Finish ends a claim: next says what becomes of the event, from its progress so far and the database's time. It returns
 	// both. o is the answer. A lease that was lost is fault.Fenced, and nothing is changed.

@@ -18,6 +18,8 @@ const (
 	// onceMore goes before a text that is typed again by a person's order.
 	onceMore = "This is typed once more by order of an operator, because nothing showed whether it arrived the first time. " +
 		"Where it did, do not act on it again.\n\n"
+	// PerhapsTold goes behind the first line of a text that may have been a part of another one, which was taken back.
+	PerhapsTold = " (it may have been told before, as a part of another text; where it was, do not act on it again)"
 	// maxThread bounds the earlier comments that go with an opening event, in bytes.
 	maxThread = 128 << 10
 	// maxBody bounds what one person wrote at once, in bytes; GitHub's own limit is 65,536 characters.

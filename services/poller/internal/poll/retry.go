@@ -246,6 +246,9 @@ func retriable(row Entry) error {
 		if row.Reason == ReasonTypedAgain {
 			what = "it was typed again, as the delivery "
 		}
+		if row.Reason == ledger.ReasonCoalesced {
+			what = "what it says is a part of the delivery "
+		}
 		return refused(what+row.SupersededBy, "see muxpost explain "+row.SupersededBy)
 	case row.State == ledger.Cancelled || !row.DeletedAt.IsZero():
 		return refused("it was deleted upstream, so it is not delivered any more", send)

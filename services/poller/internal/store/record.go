@@ -228,10 +228,10 @@ where work_item = @item`, args)
 
 const insertStatement = `
 insert into poller.events (delivery_id, natural_key, object_key, revision, revised_at, edited, excerpt, with_context, work_item, node_id, source, kind, author, url, title, text, harness,
-  upstream_at, upstream_order, state, reason, detail, budget, next_look, traceparent, trace_id)
+  upstream_at, upstream_order, state, reason, detail, budget, next_look, traceparent, trace_id, together, command)
 values (@delivery, @key, @object, case when @object <> '' then @revision else '' end, @revised, @edited, @excerpt,
   case when @kind <> 'comment' then @kind = 'opened' and @text::text <> '' end, @item, @node, @source, @kind, @author, @url, @title, @text, @harness,
-  coalesce(@at, now()), @order, @state, @reason, @detail, @budget, case when @state = 'pending' then now() end, @traceparent, @trace)
+  coalesce(@at, now()), @order, @state, @reason, @detail, @budget, case when @state = 'pending' then now() end, @traceparent, @trace, @together, @command)
 on conflict do nothing`
 
 // insert writes an event, with the trace that ctx is in, and returns whether it is new.
@@ -250,7 +250,7 @@ func insertRevision(ctx context.Context, tx pgx.Tx, e poll.Event, revision strin
 		"edited": edited, "excerpt": clean(e.Excerpt), "item": e.WorkItem, "node": clean(e.NodeID), "source": e.Source, "kind": e.Kind,
 		"author": clean(e.Author), "url": clean(e.URL), "title": clean(e.Title), "text": clean(e.Text), "harness": e.Harness,
 		"at": orNull(e.UpstreamAt), "order": e.UpstreamOrder, "state": e.State.String(), "reason": e.Reason, "detail": clean(e.Detail),
-		"budget": e.Budget, "traceparent": traceparent, "trace": traceID,
+		"budget": e.Budget, "traceparent": traceparent, "trace": traceID, "together": clean(e.Together), "command": clean(e.Command),
 	})
 	return n == 1, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"muxpost.dev/muxpost/core/ledger"
+	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/services/poller/internal/forward"
@@ -23,9 +24,12 @@ type Store struct {
 	tracer obs.Tracer
 	holder string
 
-	version  func() ledger.Version
-	notices  map[string]bool
-	maySteer func(source, author string) bool
+	version    func() ledger.Version
+	notices    map[string]bool
+	reactions  map[string]bool
+	maySteer   func(source, author string) bool
+	coalescing ledger.Coalescing
+	templates  *prompt.Set
 }
 
 var (
@@ -38,7 +42,7 @@ var (
 	_ notify.Outbox  = (*Store)(nil)
 )
 
-// Config is what a Store is made from; every field but the last two is required.
+// Config is what a Store is made from; the first five fields are required.
 type Config struct {
 	// Pool is for what belongs to a trace.
 	Pool *pgxpool.Pool
@@ -54,19 +58,33 @@ type Config struct {
 	Notices []string
 	// MaySteer says whose earlier comments go along as context; nobody's when nil.
 	MaySteer func(source, author string) bool
+	// Reactions are the names of the sources on which reactions are put.
+	Reactions []string
+	// Coalescing says when events that wait become one text.
+	Coalescing ledger.Coalescing
+	// Templates are for that text, and for context; the built-in ones when nil.
+	Templates *prompt.Set
 }
 
 // New returns a store. The caller closes the pools.
 func New(config Config) *Store {
 	s := &Store{
 		pool: config.Pool, quiet: config.Quiet, tracer: config.Tracer, holder: config.Holder, version: config.Version,
-		notices: map[string]bool{}, maySteer: config.MaySteer,
+		notices: map[string]bool{}, reactions: map[string]bool{}, maySteer: config.MaySteer, coalescing: config.Coalescing,
+		templates: config.Templates,
 	}
+	if s.templates == nil {
+		s.templates = prompt.Default()
+	}
+	s.coalescing.Most = prompt.MaxEntries - 1
 	if s.maySteer == nil {
 		s.maySteer = func(string, string) bool { return false }
 	}
 	for _, name := range config.Notices {
 		s.notices[name] = true
+	}
+	for _, name := range config.Reactions {
+		s.reactions[name] = true
 	}
 	return s
 }
