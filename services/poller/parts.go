@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -58,7 +56,7 @@ type parts struct {
 	asked       *dispatch.Client
 	forwarder   *forward.Forwarder
 	retrier     *poll.Retrier
-	notifier    *notify.Notifier // nil when no source's tickets may be written to
+	notifier    *notify.Notifier
 	wake        chan struct{}
 	retention   time.Duration
 }
@@ -121,18 +119,17 @@ func (p *parts) compose(c settings.Poller, own ledger.Build) error {
 	}
 	p.asked = dispatch.New(p.conn, own)
 	p.store = store.New(store.Config{
-		Pool: p.pool, Quiet: p.quiet, Tracer: tracer, Holder: holder, Version: p.asked.Known, Notices: slices.Sorted(maps.Keys(tickets)),
+		Pool: p.pool, Quiet: p.quiet, Tracer: tracer, Holder: holder, Version: p.asked.Known,
+		Notices: named(c.Sources, func(s settings.Source) bool { return s.Notices }), Reactions: named(c.Sources, func(s settings.Source) bool { return s.Reactions }),
 		MaySteer:   func(source, author string) bool { return p.poller.MaySteer(source, author) },
 		Coalescing: ledger.Coalescing{After: c.DigestAfter, Together: c.CoalesceChecks}, Templates: templates,
 	})
-	if len(tickets) > 0 {
-		p.notifier = notify.New(p.store, tickets, log)
-	}
 	rearmer := rearm.New(p.store, p.asked, log)
 	p.poller = poll.New(poll.Config{
 		Ledger: p.store, Rearmer: rearmer, Sources: watched, Holder: holder, Budget: c.Budget, Logger: log, Tracer: tracer, Now: time.Now,
 	})
 	p.retrier = poll.NewRetrier(p.store, p.asked, log)
+	p.notifier = notify.New(p.store, tickets, poll.NewCommander(p.store, p.retrier, p.asked, log), log)
 	p.forwarder = forward.New(forward.Config{
 		Ledger: p.store, Rearmer: rearmer, Deliverer: p.asked, Workers: c.Workers, Wake: p.wake, Logger: log, Tracer: tracer,
 	})
@@ -154,7 +151,7 @@ func (p *parts) watch(c settings.Poller) (watched []poll.Watched, tickets map[st
 			return nil, nil, err
 		}
 		p.sources = append(p.sources, source)
-		if s.Notices {
+		if s.Notices || s.Reactions {
 			tickets[s.Name] = source
 		}
 		watched = append(watched, poll.Watched{
@@ -164,6 +161,16 @@ func (p *parts) watch(c settings.Poller) (watched []poll.Watched, tickets map[st
 		p.explain(s)
 	}
 	return watched, tickets, nil
+}
+
+// named returns the names of the sources that something is true of.
+func named(sources []settings.Source, is func(settings.Source) bool) (names []string) {
+	for _, s := range sources {
+		if is(s) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 // explain says at the start what a person would otherwise only find out by waiting.
@@ -218,10 +225,7 @@ func (p *parts) schedule(ctx context.Context, c settings.Poller) error {
 			_, err := p.poller.Look(ctx, name)
 			return err
 		},
-		Forget: p.forget,
-	}
-	if p.notifier != nil {
-		config.Notify = p.notifier.Carry
+		Forget: p.forget, Notify: p.notifier.Carry,
 	}
 	return schedule.Run(ctx, config)
 }

@@ -81,6 +81,9 @@ type Outcome struct {
 	After time.Duration
 	// Version is what took part in it; the zero value when there was no answer.
 	Version ledger.Version
+	// Started is true where the first session of the item was started for it, on Host, running Harness; that is empty where it is not known.
+	Started       bool
+	Host, Harness string
 }
 
 // Rearmer has events that gave up tried again when another version sees their items.

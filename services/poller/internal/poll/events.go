@@ -59,6 +59,10 @@ func (m maker) later(workItem string, item Item, comments []Comment) ([]Event, e
 			events = append(events, m.settled(e, reason))
 			continue
 		}
+		if order, ok := AsCommand(e, c.Body); ok {
+			events = append(events, order)
+			continue
+		}
 		said := prompt.Event{What: "New comment by " + e.Author + " on " + workItem, Title: item.Title, URL: c.URL, Body: c.Body}
 		var err error
 		if e.Text, err = render(said); err != nil {

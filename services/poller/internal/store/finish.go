@@ -11,6 +11,7 @@ import (
 	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/services/poller/internal/forward"
+	"muxpost.dev/muxpost/services/poller/internal/notify"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
@@ -64,11 +65,11 @@ func (s *Store) Finish(ctx context.Context, c forward.Claim, o forward.Outcome,
 			if err := contextGiven(ctx, tx, e); err != nil {
 				return err
 			}
+			if err := s.postStarted(ctx, tx, e, o); err != nil {
+				return err
+			}
 		}
-		if !s.notices[e.source] {
-			return nil
-		}
-		return post(ctx, tx, c.ID, ledger.Posts(after, e.now))
+		return s.post(ctx, tx, e.source, c.ID, ledger.Posts(after, e.now), notify.Words{})
 	})
 	return before, after, err
 }

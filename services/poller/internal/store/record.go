@@ -73,6 +73,11 @@ func (s *Store) Record(ctx context.Context, r poll.Record) (poll.Recorded, error
 				out.Settled++
 			}
 		}
+		if len(fresh) > 0 {
+			if err := s.postNew(ctx, tx, r.Source, r.WorkItem); err != nil {
+				return err
+			}
+		}
 		return missing(ctx, tx, r)
 	})
 	for _, t := range traces {
