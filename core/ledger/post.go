@@ -118,10 +118,11 @@ func Repost(p Posting, refused bool, after time.Duration, now time.Time) (next P
 	} else {
 		p.Silences++
 	}
+	longest := min(maxRepost, p.Limit()/15)
 	wait = firstRepost
 	for range p.Refusals + p.Silences - 1 {
-		if wait *= 2; wait >= maxRepost {
-			wait = maxRepost
+		if wait *= 2; wait >= longest {
+			wait = longest
 			break
 		}
 	}
