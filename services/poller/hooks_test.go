@@ -159,7 +159,7 @@ func hooksAreMissed(t *testing.T) *parts {
 	p := w.open(t)
 	look(t, p)
 	must(t, p.hooks.handler.Drain(t.Context()))
-	sql(t, p, `update poller.hook_sources set since = now() - interval '1 hour', checked_through = now() - interval '1 minute'`)
+	sql(t, p, `update poller.hook_sources set since = now() - interval '1 hour', checked_through = now() - interval '5 minutes'`)
 	w.clock.advance(-3 * time.Minute) // as if the receiver had been down for so long
 	n := w.labelled(t, "alice")
 	look(t, p)
@@ -169,7 +169,7 @@ func hooksAreMissed(t *testing.T) *parts {
 	}
 	look(t, p)
 	// Nobody waits here for what was found to be past its time.
-	sql(t, p, `update poller.events set created_at = created_at - interval '20 seconds'`)
+	sql(t, p, `update poller.events set created_at = created_at - interval '2 minutes'`)
 	for range 2 {
 		must(t, p.hooks.handler.FindGaps(t.Context()))
 	}

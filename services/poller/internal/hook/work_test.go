@@ -78,7 +78,7 @@ func (i *inbox) EndHook(ctx context.Context, h Hook, end End) error {
 	return ctx.Err()
 }
 
-func (i *inbox) FindGap(_ context.Context, source string, _, _ time.Duration) (Gap, error) {
+func (i *inbox) FindGap(_ context.Context, source string, _ time.Duration) (Gap, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	defer delete(i.gaps, source)
