@@ -18,6 +18,7 @@ import (
 	"muxpost.dev/muxpost/core/ledger"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 	"muxpost.dev/muxpost/proto/gen/muxpost/poller/v1/pollerv1connect"
+	"muxpost.dev/muxpost/services/poller/internal/hook"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
@@ -53,6 +54,8 @@ type Ledger interface {
 	Count(ctx context.Context, f poll.Filter) ([]poll.Count, error)
 	// SourceStates returns what is on record of sources, by name.
 	SourceStates(ctx context.Context, names []string) (map[string]poll.SourceState, error)
+	// HookStates returns what is on record of sources' webhooks, by name.
+	HookStates(ctx context.Context, names []string) (map[string]hook.SourceState, error)
 	// Events returns the poller's own events, in order of sequence.
 	Events(ctx context.Context, q poll.EventQuery) ([]poll.Followed, error)
 	// Links returns how pull requests came to their items, the latest first: of one or the other, or all.
@@ -230,6 +233,10 @@ func (s *Server) ListSources(ctx context.Context, _ *pollerv1.ListSourcesRequest
 	if err != nil {
 		return nil, err
 	}
+	hooks, err := s.ledger.HookStates(ctx, s.poller.Sources())
+	if err != nil {
+		return nil, err
+	}
 	response := &pollerv1.ListSourcesResponse{}
 	for _, w := range s.poller.Watched() {
 		state := known[w.Name]
@@ -238,9 +245,27 @@ func (s *Server) ListSources(ctx context.Context, _ *pollerv1.ListSourcesRequest
 			LastLookTime: timestamp(state.LastLook), LastSuccessTime: timestamp(state.LastSuccess), LastError: state.LastError,
 			LastErrorTime: timestamp(state.LastErrorAt), NotBefore: timestamp(state.NotBefore), KnownItems: int32(state.Items),
 			Notices: w.Notices, NoticeError: state.NoticeError, NoticeErrorTime: timestamp(state.NoticeErrorAt),
+			Webhook: webhook(w, hooks[w.Name]),
 		})
 	}
 	return response, nil
+}
+
+// webhook says how a source's webhooks stand; nil where it takes none.
+func webhook(w poll.Watched, s hook.SourceState) *pollerv1.WebhookState {
+	if !w.Webhooks {
+		return nil
+	}
+	out := &pollerv1.WebhookState{
+		LastReceivedTime: timestamp(s.LastReceived), Waiting: int32(s.Waiting), WaitingSince: timestamp(s.OldestWaiting), Failed: int32(s.Failed),
+		LastError: s.LastError,
+	}
+	if s.Gap.Count > 0 {
+		out.LastGap = &pollerv1.WebhookGap{
+			FindTime: timestamp(s.GapFound), Events: int32(s.Gap.Count), FromTime: timestamp(s.Gap.From), ToTime: timestamp(s.Gap.To),
+		}
+	}
+	return out
 }
 
 // ListPollEvents returns one page of the poller's own events.

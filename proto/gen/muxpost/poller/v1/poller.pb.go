@@ -2288,8 +2288,10 @@ type Source struct {
 	NoticeError string `protobuf:"bytes,12,opt,name=notice_error,json=noticeError,proto3" json:"notice_error,omitempty"`
 	// Since when writes to it have failed; unset when they do not.
 	NoticeErrorTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=notice_error_time,json=noticeErrorTime,proto3" json:"notice_error_time,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Its webhooks; unset when it takes none.
+	Webhook       *WebhookState `protobuf:"bytes,20,opt,name=webhook,proto3" json:"webhook,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Source) Reset() {
@@ -2413,6 +2415,177 @@ func (x *Source) GetNoticeErrorTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Source) GetWebhook() *WebhookState {
+	if x != nil {
+		return x.Webhook
+	}
+	return nil
+}
+
+// WebhookState is how a source's webhooks stand.
+type WebhookState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the latest was written down; unset when none ever was.
+	LastReceivedTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=last_received_time,json=lastReceivedTime,proto3" json:"last_received_time,omitempty"`
+	// How many wait to be handled.
+	Waiting int32 `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Since when the first of them does; unset when none waits.
+	WaitingSince *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
+	// Those that could not be handled: a look finds what they would have told, and one that is redelivered is handled again.
+	Failed int32 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
+	// Why the latest of those failed, for a person; empty when none did.
+	LastError string `protobuf:"bytes,5,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	// The latest events that a look found and that no webhook had told; unset when there were none.
+	LastGap       *WebhookGap `protobuf:"bytes,6,opt,name=last_gap,json=lastGap,proto3" json:"last_gap,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WebhookState) Reset() {
+	*x = WebhookState{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WebhookState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WebhookState) ProtoMessage() {}
+
+func (x *WebhookState) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WebhookState.ProtoReflect.Descriptor instead.
+func (*WebhookState) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *WebhookState) GetLastReceivedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastReceivedTime
+	}
+	return nil
+}
+
+func (x *WebhookState) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *WebhookState) GetWaitingSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WaitingSince
+	}
+	return nil
+}
+
+func (x *WebhookState) GetFailed() int32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *WebhookState) GetLastError() string {
+	if x != nil {
+		return x.LastError
+	}
+	return ""
+}
+
+func (x *WebhookState) GetLastGap() *WebhookGap {
+	if x != nil {
+		return x.LastGap
+	}
+	return nil
+}
+
+// WebhookGap is a number of events that no webhook told.
+type WebhookGap struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was noticed.
+	FindTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=find_time,json=findTime,proto3" json:"find_time,omitempty"`
+	// How many events it has.
+	Events int32 `protobuf:"varint,2,opt,name=events,proto3" json:"events,omitempty"`
+	// When the first of them happened, on the source's clock.
+	FromTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
+	// When the last of them happened, on the source's clock.
+	ToTime        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WebhookGap) Reset() {
+	*x = WebhookGap{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WebhookGap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WebhookGap) ProtoMessage() {}
+
+func (x *WebhookGap) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WebhookGap.ProtoReflect.Descriptor instead.
+func (*WebhookGap) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *WebhookGap) GetFindTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FindTime
+	}
+	return nil
+}
+
+func (x *WebhookGap) GetEvents() int32 {
+	if x != nil {
+		return x.Events
+	}
+	return 0
+}
+
+func (x *WebhookGap) GetFromTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FromTime
+	}
+	return nil
+}
+
+func (x *WebhookGap) GetToTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ToTime
+	}
+	return nil
+}
+
 // PollEvent is something that the poller did or found.
 type PollEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2438,7 +2611,7 @@ type PollEvent struct {
 
 func (x *PollEvent) Reset() {
 	*x = PollEvent{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[32]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2450,7 +2623,7 @@ func (x *PollEvent) String() string {
 func (*PollEvent) ProtoMessage() {}
 
 func (x *PollEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[32]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2463,7 +2636,7 @@ func (x *PollEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollEvent.ProtoReflect.Descriptor instead.
 func (*PollEvent) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{32}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PollEvent) GetSequence() int64 {
@@ -2545,7 +2718,7 @@ type ListPollEventsRequest struct {
 
 func (x *ListPollEventsRequest) Reset() {
 	*x = ListPollEventsRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[33]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +2730,7 @@ func (x *ListPollEventsRequest) String() string {
 func (*ListPollEventsRequest) ProtoMessage() {}
 
 func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[33]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +2743,7 @@ func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPollEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListPollEventsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{33}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListPollEventsRequest) GetAfterSequence() int64 {
@@ -2634,7 +2807,7 @@ type ListPollEventsResponse struct {
 
 func (x *ListPollEventsResponse) Reset() {
 	*x = ListPollEventsResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2646,7 +2819,7 @@ func (x *ListPollEventsResponse) String() string {
 func (*ListPollEventsResponse) ProtoMessage() {}
 
 func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2659,7 +2832,7 @@ func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPollEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListPollEventsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{34}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListPollEventsResponse) GetEvents() []*PollEvent {
@@ -2836,7 +3009,7 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\"\x14\n" +
 	"\x12ListSourcesRequest\"J\n" +
 	"\x13ListSourcesResponse\x123\n" +
-	"\asources\x18\x01 \x03(\v2\x19.muxpost.poller.v1.SourceR\asources\"\xd9\x04\n" +
+	"\asources\x18\x01 \x03(\v2\x19.muxpost.poller.v1.SourceR\asources\"\x94\x05\n" +
 	"\x06Source\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\"\n" +
@@ -2854,7 +3027,22 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"knownItems\x12\x18\n" +
 	"\anotices\x18\v \x01(\bR\anotices\x12!\n" +
 	"\fnotice_error\x18\f \x01(\tR\vnoticeError\x12F\n" +
-	"\x11notice_error_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x0fnoticeErrorTime\"\xd9\x02\n" +
+	"\x11notice_error_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x0fnoticeErrorTime\x129\n" +
+	"\awebhook\x18\x14 \x01(\v2\x1f.muxpost.poller.v1.WebhookStateR\awebhook\"\xa4\x02\n" +
+	"\fWebhookState\x12H\n" +
+	"\x12last_received_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x10lastReceivedTime\x12\x18\n" +
+	"\awaiting\x18\x02 \x01(\x05R\awaiting\x12?\n" +
+	"\rwaiting_since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\fwaitingSince\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\x05R\x06failed\x12\x1d\n" +
+	"\n" +
+	"last_error\x18\x05 \x01(\tR\tlastError\x128\n" +
+	"\blast_gap\x18\x06 \x01(\v2\x1d.muxpost.poller.v1.WebhookGapR\alastGap\"\xcb\x01\n" +
+	"\n" +
+	"WebhookGap\x127\n" +
+	"\tfind_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bfindTime\x12\x16\n" +
+	"\x06events\x18\x02 \x01(\x05R\x06events\x127\n" +
+	"\tfrom_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\bfromTime\x123\n" +
+	"\ato_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06toTime\"\xd9\x02\n" +
 	"\tPollEvent\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12.\n" +
@@ -2918,7 +3106,7 @@ func file_muxpost_poller_v1_poller_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_poller_v1_poller_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_muxpost_poller_v1_poller_proto_goTypes = []any{
 	(LedgerState)(0),                     // 0: muxpost.poller.v1.LedgerState
 	(*PollNowRequest)(nil),               // 1: muxpost.poller.v1.PollNowRequest
@@ -2953,84 +3141,93 @@ var file_muxpost_poller_v1_poller_proto_goTypes = []any{
 	(*ListSourcesRequest)(nil),           // 30: muxpost.poller.v1.ListSourcesRequest
 	(*ListSourcesResponse)(nil),          // 31: muxpost.poller.v1.ListSourcesResponse
 	(*Source)(nil),                       // 32: muxpost.poller.v1.Source
-	(*PollEvent)(nil),                    // 33: muxpost.poller.v1.PollEvent
-	(*ListPollEventsRequest)(nil),        // 34: muxpost.poller.v1.ListPollEventsRequest
-	(*ListPollEventsResponse)(nil),       // 35: muxpost.poller.v1.ListPollEventsResponse
-	nil,                                  // 36: muxpost.poller.v1.PollEvent.FieldsEntry
-	(*durationpb.Duration)(nil),          // 37: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 38: google.protobuf.Timestamp
+	(*WebhookState)(nil),                 // 33: muxpost.poller.v1.WebhookState
+	(*WebhookGap)(nil),                   // 34: muxpost.poller.v1.WebhookGap
+	(*PollEvent)(nil),                    // 35: muxpost.poller.v1.PollEvent
+	(*ListPollEventsRequest)(nil),        // 36: muxpost.poller.v1.ListPollEventsRequest
+	(*ListPollEventsResponse)(nil),       // 37: muxpost.poller.v1.ListPollEventsResponse
+	nil,                                  // 38: muxpost.poller.v1.PollEvent.FieldsEntry
+	(*durationpb.Duration)(nil),          // 39: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 40: google.protobuf.Timestamp
 }
 var file_muxpost_poller_v1_poller_proto_depIdxs = []int32{
 	3,  // 0: muxpost.poller.v1.PollNowResponse.sources:type_name -> muxpost.poller.v1.SourcePoll
-	37, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
+	39, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
 	22, // 2: muxpost.poller.v1.SubmitResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	22, // 3: muxpost.poller.v1.RetryResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	22, // 4: muxpost.poller.v1.SettleResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	22, // 5: muxpost.poller.v1.CancelResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	14, // 6: muxpost.poller.v1.AcknowledgeResponse.acknowledgement:type_name -> muxpost.poller.v1.Acknowledgement
-	38, // 7: muxpost.poller.v1.Acknowledgement.create_time:type_name -> google.protobuf.Timestamp
+	40, // 7: muxpost.poller.v1.Acknowledgement.create_time:type_name -> google.protobuf.Timestamp
 	14, // 8: muxpost.poller.v1.ListAcknowledgementsResponse.acknowledgements:type_name -> muxpost.poller.v1.Acknowledgement
 	19, // 9: muxpost.poller.v1.LinkPullResponse.link:type_name -> muxpost.poller.v1.PullLink
-	38, // 10: muxpost.poller.v1.PullLink.create_time:type_name -> google.protobuf.Timestamp
+	40, // 10: muxpost.poller.v1.PullLink.create_time:type_name -> google.protobuf.Timestamp
 	19, // 11: muxpost.poller.v1.ListLinksResponse.links:type_name -> muxpost.poller.v1.PullLink
 	0,  // 12: muxpost.poller.v1.LedgerEntry.state:type_name -> muxpost.poller.v1.LedgerState
-	38, // 13: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
-	38, // 14: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
-	38, // 15: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
-	38, // 16: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
-	38, // 17: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
-	38, // 18: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
+	40, // 13: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
+	40, // 14: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
+	40, // 15: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
+	40, // 16: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
+	40, // 17: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
+	40, // 18: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
 	23, // 19: muxpost.poller.v1.LedgerEntry.waits_behind:type_name -> muxpost.poller.v1.Ahead
 	0,  // 20: muxpost.poller.v1.Ahead.state:type_name -> muxpost.poller.v1.LedgerState
 	0,  // 21: muxpost.poller.v1.ListLedgerRequest.state:type_name -> muxpost.poller.v1.LedgerState
-	38, // 22: muxpost.poller.v1.ListLedgerRequest.since:type_name -> google.protobuf.Timestamp
+	40, // 22: muxpost.poller.v1.ListLedgerRequest.since:type_name -> google.protobuf.Timestamp
 	22, // 23: muxpost.poller.v1.ListLedgerResponse.entries:type_name -> muxpost.poller.v1.LedgerEntry
-	38, // 24: muxpost.poller.v1.CountLedgerRequest.since:type_name -> google.protobuf.Timestamp
+	40, // 24: muxpost.poller.v1.CountLedgerRequest.since:type_name -> google.protobuf.Timestamp
 	29, // 25: muxpost.poller.v1.CountLedgerResponse.counts:type_name -> muxpost.poller.v1.StateCount
 	28, // 26: muxpost.poller.v1.CountLedgerResponse.reasons:type_name -> muxpost.poller.v1.ReasonCount
 	0,  // 27: muxpost.poller.v1.ReasonCount.state:type_name -> muxpost.poller.v1.LedgerState
 	0,  // 28: muxpost.poller.v1.StateCount.state:type_name -> muxpost.poller.v1.LedgerState
 	32, // 29: muxpost.poller.v1.ListSourcesResponse.sources:type_name -> muxpost.poller.v1.Source
-	37, // 30: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
-	38, // 31: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
-	38, // 32: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
-	38, // 33: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
-	38, // 34: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
-	38, // 35: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
-	38, // 36: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
-	36, // 37: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
-	33, // 38: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
-	1,  // 39: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
-	4,  // 40: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
-	6,  // 41: muxpost.poller.v1.PollerService.Retry:input_type -> muxpost.poller.v1.RetryRequest
-	8,  // 42: muxpost.poller.v1.PollerService.Settle:input_type -> muxpost.poller.v1.SettleRequest
-	10, // 43: muxpost.poller.v1.PollerService.Cancel:input_type -> muxpost.poller.v1.CancelRequest
-	12, // 44: muxpost.poller.v1.PollerService.Acknowledge:input_type -> muxpost.poller.v1.AcknowledgeRequest
-	15, // 45: muxpost.poller.v1.PollerService.ListAcknowledgements:input_type -> muxpost.poller.v1.ListAcknowledgementsRequest
-	17, // 46: muxpost.poller.v1.PollerService.LinkPull:input_type -> muxpost.poller.v1.LinkPullRequest
-	20, // 47: muxpost.poller.v1.PollerService.ListLinks:input_type -> muxpost.poller.v1.ListLinksRequest
-	24, // 48: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
-	26, // 49: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
-	30, // 50: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
-	34, // 51: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
-	2,  // 52: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
-	5,  // 53: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
-	7,  // 54: muxpost.poller.v1.PollerService.Retry:output_type -> muxpost.poller.v1.RetryResponse
-	9,  // 55: muxpost.poller.v1.PollerService.Settle:output_type -> muxpost.poller.v1.SettleResponse
-	11, // 56: muxpost.poller.v1.PollerService.Cancel:output_type -> muxpost.poller.v1.CancelResponse
-	13, // 57: muxpost.poller.v1.PollerService.Acknowledge:output_type -> muxpost.poller.v1.AcknowledgeResponse
-	16, // 58: muxpost.poller.v1.PollerService.ListAcknowledgements:output_type -> muxpost.poller.v1.ListAcknowledgementsResponse
-	18, // 59: muxpost.poller.v1.PollerService.LinkPull:output_type -> muxpost.poller.v1.LinkPullResponse
-	21, // 60: muxpost.poller.v1.PollerService.ListLinks:output_type -> muxpost.poller.v1.ListLinksResponse
-	25, // 61: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
-	27, // 62: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
-	31, // 63: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
-	35, // 64: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
-	52, // [52:65] is the sub-list for method output_type
-	39, // [39:52] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	39, // 30: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
+	40, // 31: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
+	40, // 32: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
+	40, // 33: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
+	40, // 34: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
+	40, // 35: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
+	33, // 36: muxpost.poller.v1.Source.webhook:type_name -> muxpost.poller.v1.WebhookState
+	40, // 37: muxpost.poller.v1.WebhookState.last_received_time:type_name -> google.protobuf.Timestamp
+	40, // 38: muxpost.poller.v1.WebhookState.waiting_since:type_name -> google.protobuf.Timestamp
+	34, // 39: muxpost.poller.v1.WebhookState.last_gap:type_name -> muxpost.poller.v1.WebhookGap
+	40, // 40: muxpost.poller.v1.WebhookGap.find_time:type_name -> google.protobuf.Timestamp
+	40, // 41: muxpost.poller.v1.WebhookGap.from_time:type_name -> google.protobuf.Timestamp
+	40, // 42: muxpost.poller.v1.WebhookGap.to_time:type_name -> google.protobuf.Timestamp
+	40, // 43: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
+	38, // 44: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
+	35, // 45: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
+	1,  // 46: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
+	4,  // 47: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
+	6,  // 48: muxpost.poller.v1.PollerService.Retry:input_type -> muxpost.poller.v1.RetryRequest
+	8,  // 49: muxpost.poller.v1.PollerService.Settle:input_type -> muxpost.poller.v1.SettleRequest
+	10, // 50: muxpost.poller.v1.PollerService.Cancel:input_type -> muxpost.poller.v1.CancelRequest
+	12, // 51: muxpost.poller.v1.PollerService.Acknowledge:input_type -> muxpost.poller.v1.AcknowledgeRequest
+	15, // 52: muxpost.poller.v1.PollerService.ListAcknowledgements:input_type -> muxpost.poller.v1.ListAcknowledgementsRequest
+	17, // 53: muxpost.poller.v1.PollerService.LinkPull:input_type -> muxpost.poller.v1.LinkPullRequest
+	20, // 54: muxpost.poller.v1.PollerService.ListLinks:input_type -> muxpost.poller.v1.ListLinksRequest
+	24, // 55: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
+	26, // 56: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
+	30, // 57: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
+	36, // 58: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
+	2,  // 59: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
+	5,  // 60: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
+	7,  // 61: muxpost.poller.v1.PollerService.Retry:output_type -> muxpost.poller.v1.RetryResponse
+	9,  // 62: muxpost.poller.v1.PollerService.Settle:output_type -> muxpost.poller.v1.SettleResponse
+	11, // 63: muxpost.poller.v1.PollerService.Cancel:output_type -> muxpost.poller.v1.CancelResponse
+	13, // 64: muxpost.poller.v1.PollerService.Acknowledge:output_type -> muxpost.poller.v1.AcknowledgeResponse
+	16, // 65: muxpost.poller.v1.PollerService.ListAcknowledgements:output_type -> muxpost.poller.v1.ListAcknowledgementsResponse
+	18, // 66: muxpost.poller.v1.PollerService.LinkPull:output_type -> muxpost.poller.v1.LinkPullResponse
+	21, // 67: muxpost.poller.v1.PollerService.ListLinks:output_type -> muxpost.poller.v1.ListLinksResponse
+	25, // 68: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
+	27, // 69: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
+	31, // 70: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
+	37, // 71: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
+	59, // [59:72] is the sub-list for method output_type
+	46, // [46:59] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_poller_v1_poller_proto_init() }
@@ -3044,7 +3241,7 @@ func file_muxpost_poller_v1_poller_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_poller_v1_poller_proto_rawDesc), len(file_muxpost_poller_v1_poller_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
