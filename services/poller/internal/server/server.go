@@ -202,25 +202,6 @@ func (s *Server) CountLedger(ctx context.Context, _ *pollerv1.CountLedgerRequest
 	return response, nil
 }
 
-// ListSources returns the sources and what is on record of each.
-func (s *Server) ListSources(ctx context.Context, _ *pollerv1.ListSourcesRequest) (*pollerv1.ListSourcesResponse, error) {
-	known, err := s.ledger.SourceStates(ctx, s.poller.Sources())
-	if err != nil {
-		return nil, err
-	}
-	response := &pollerv1.ListSourcesResponse{}
-	for _, w := range s.poller.Watched() {
-		state := known[w.Name]
-		response.Sources = append(response.Sources, &pollerv1.Source{
-			Name: w.Name, Kind: w.Provider, Repositories: w.Repositories, Interval: durationpb.New(w.Interval),
-			LastLookTime: timestamp(state.LastLook), LastSuccessTime: timestamp(state.LastSuccess), LastError: state.LastError,
-			LastErrorTime: timestamp(state.LastErrorAt), NotBefore: timestamp(state.NotBefore), KnownItems: int32(state.Items),
-			Notices: w.Notices, NoticeError: state.NoticeError, NoticeErrorTime: timestamp(state.NoticeErrorAt),
-		})
-	}
-	return response, nil
-}
-
 // ListPollEvents returns one page of the poller's own events.
 func (s *Server) ListPollEvents(ctx context.Context, r *pollerv1.ListPollEventsRequest) (*pollerv1.ListPollEventsResponse, error) {
 	query, err := queryOf(r)

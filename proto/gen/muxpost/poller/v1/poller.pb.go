@@ -2024,8 +2024,20 @@ type Source struct {
 	NoticeError string `protobuf:"bytes,12,opt,name=notice_error,json=noticeError,proto3" json:"notice_error,omitempty"`
 	// Since when writes to it have failed; unset when they do not.
 	NoticeErrorTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=notice_error_time,json=noticeErrorTime,proto3" json:"notice_error_time,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// When it is looked at next; unset when nobody has looked yet.
+	NextLookTime *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=next_look_time,json=nextLookTime,proto3" json:"next_look_time,omitempty"`
+	// As whom it is read: none, token, or app with its id and, where the configuration names it, its installation. No secret.
+	Credential string `protobuf:"bytes,31,opt,name=credential,proto3" json:"credential,omitempty"`
+	// What the process that answers has sent to it since its start; another process that looks at it counts for itself.
+	Requests *RequestCount `protobuf:"bytes,32,opt,name=requests,proto3" json:"requests,omitempty"`
+	// The limits, as the process that answers was last told them; none before its first request.
+	RateLimits []*RateLimit `protobuf:"bytes,33,rep,name=rate_limits,json=rateLimits,proto3" json:"rate_limits,omitempty"`
+	// How far the source's clock is before this machine's, negative when it is behind; unset up to 30 seconds.
+	ClockSkew *durationpb.Duration `protobuf:"bytes,34,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
+	// Each repository, in the order of the configuration.
+	RepositoryStates []*SourceRepository `protobuf:"bytes,35,rep,name=repository_states,json=repositoryStates,proto3" json:"repository_states,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Source) Reset() {
@@ -2149,6 +2161,367 @@ func (x *Source) GetNoticeErrorTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Source) GetNextLookTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextLookTime
+	}
+	return nil
+}
+
+func (x *Source) GetCredential() string {
+	if x != nil {
+		return x.Credential
+	}
+	return ""
+}
+
+func (x *Source) GetRequests() *RequestCount {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+func (x *Source) GetRateLimits() []*RateLimit {
+	if x != nil {
+		return x.RateLimits
+	}
+	return nil
+}
+
+func (x *Source) GetClockSkew() *durationpb.Duration {
+	if x != nil {
+		return x.ClockSkew
+	}
+	return nil
+}
+
+func (x *Source) GetRepositoryStates() []*SourceRepository {
+	if x != nil {
+		return x.RepositoryStates
+	}
+	return nil
+}
+
+// RequestCount counts requests.
+type RequestCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All that were sent.
+	Total int64 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
+	// Those that found what is known already, and cost nothing of a limit.
+	Unchanged int64 `protobuf:"varint,2,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
+	// Those that were refused, or not answered.
+	Failed        int64 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestCount) Reset() {
+	*x = RequestCount{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestCount) ProtoMessage() {}
+
+func (x *RequestCount) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestCount.ProtoReflect.Descriptor instead.
+func (*RequestCount) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *RequestCount) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *RequestCount) GetUnchanged() int64 {
+	if x != nil {
+		return x.Unchanged
+	}
+	return 0
+}
+
+func (x *RequestCount) GetFailed() int64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+// RateLimit is how many requests may still be made.
+type RateLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose limit it is: token, app, installation and its id; empty without a token.
+	Credential string `protobuf:"bytes,1,opt,name=credential,proto3" json:"credential,omitempty"`
+	// What it is of, as the source says: core, graphql.
+	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	// How many requests may be made in a window.
+	Limit int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// How many of them are left.
+	Remaining int32 `protobuf:"varint,4,opt,name=remaining,proto3" json:"remaining,omitempty"`
+	// When the next window begins, on the source's clock.
+	ResetTime     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=reset_time,json=resetTime,proto3" json:"reset_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RateLimit) Reset() {
+	*x = RateLimit{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RateLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RateLimit) ProtoMessage() {}
+
+func (x *RateLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RateLimit.ProtoReflect.Descriptor instead.
+func (*RateLimit) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *RateLimit) GetCredential() string {
+	if x != nil {
+		return x.Credential
+	}
+	return ""
+}
+
+func (x *RateLimit) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *RateLimit) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *RateLimit) GetRemaining() int32 {
+	if x != nil {
+		return x.Remaining
+	}
+	return 0
+}
+
+func (x *RateLimit) GetResetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ResetTime
+	}
+	return nil
+}
+
+// SourceRepository is how reading one repository went.
+type SourceRepository struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name, as owner/repo.
+	Repository string `protobuf:"bytes,1,opt,name=repository,proto3" json:"repository,omitempty"`
+	// When it was last read without an error; unset when it never was.
+	LastSuccessTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=last_success_time,json=lastSuccessTime,proto3" json:"last_success_time,omitempty"`
+	// Why the latest look could not read it, for a person; empty when it could.
+	LastError string `protobuf:"bytes,3,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	// When that was; unset when last_error is empty.
+	LastErrorTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
+	// Until when it is left alone, to save requests; unset when the next look reads it.
+	NextLookTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=next_look_time,json=nextLookTime,proto3" json:"next_look_time,omitempty"`
+	// When it was last read in full, whatever the source said had not changed.
+	LastFullTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_full_time,json=lastFullTime,proto3" json:"last_full_time,omitempty"`
+	// As in Source.
+	Requests *RequestCount `protobuf:"bytes,7,opt,name=requests,proto3" json:"requests,omitempty"`
+	// Kinds of results of CI that may not be read, while everything else is.
+	UnreadKinds   []*UnreadKind `protobuf:"bytes,8,rep,name=unread_kinds,json=unreadKinds,proto3" json:"unread_kinds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceRepository) Reset() {
+	*x = SourceRepository{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceRepository) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceRepository) ProtoMessage() {}
+
+func (x *SourceRepository) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceRepository.ProtoReflect.Descriptor instead.
+func (*SourceRepository) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *SourceRepository) GetRepository() string {
+	if x != nil {
+		return x.Repository
+	}
+	return ""
+}
+
+func (x *SourceRepository) GetLastSuccessTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastSuccessTime
+	}
+	return nil
+}
+
+func (x *SourceRepository) GetLastError() string {
+	if x != nil {
+		return x.LastError
+	}
+	return ""
+}
+
+func (x *SourceRepository) GetLastErrorTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastErrorTime
+	}
+	return nil
+}
+
+func (x *SourceRepository) GetNextLookTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextLookTime
+	}
+	return nil
+}
+
+func (x *SourceRepository) GetLastFullTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastFullTime
+	}
+	return nil
+}
+
+func (x *SourceRepository) GetRequests() *RequestCount {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+func (x *SourceRepository) GetUnreadKinds() []*UnreadKind {
+	if x != nil {
+		return x.UnreadKinds
+	}
+	return nil
+}
+
+// UnreadKind is a kind of results of CI that may not be read.
+type UnreadKind struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind, as the configuration names it.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Why, for a person.
+	Problem string `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	// Since when.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnreadKind) Reset() {
+	*x = UnreadKind{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnreadKind) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnreadKind) ProtoMessage() {}
+
+func (x *UnreadKind) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnreadKind.ProtoReflect.Descriptor instead.
+func (*UnreadKind) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *UnreadKind) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *UnreadKind) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *UnreadKind) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 // PollEvent is something that the poller did or found.
 type PollEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2174,7 +2547,7 @@ type PollEvent struct {
 
 func (x *PollEvent) Reset() {
 	*x = PollEvent{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[29]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2559,7 @@ func (x *PollEvent) String() string {
 func (*PollEvent) ProtoMessage() {}
 
 func (x *PollEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[29]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2572,7 @@ func (x *PollEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollEvent.ProtoReflect.Descriptor instead.
 func (*PollEvent) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{29}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PollEvent) GetSequence() int64 {
@@ -2281,7 +2654,7 @@ type ListPollEventsRequest struct {
 
 func (x *ListPollEventsRequest) Reset() {
 	*x = ListPollEventsRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[30]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2293,7 +2666,7 @@ func (x *ListPollEventsRequest) String() string {
 func (*ListPollEventsRequest) ProtoMessage() {}
 
 func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[30]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2306,7 +2679,7 @@ func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPollEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListPollEventsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{30}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListPollEventsRequest) GetAfterSequence() int64 {
@@ -2370,7 +2743,7 @@ type ListPollEventsResponse struct {
 
 func (x *ListPollEventsResponse) Reset() {
 	*x = ListPollEventsResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[31]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2382,7 +2755,7 @@ func (x *ListPollEventsResponse) String() string {
 func (*ListPollEventsResponse) ProtoMessage() {}
 
 func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[31]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2395,7 +2768,7 @@ func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPollEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListPollEventsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{31}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListPollEventsResponse) GetEvents() []*PollEvent {
@@ -2551,7 +2924,7 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\"\x14\n" +
 	"\x12ListSourcesRequest\"J\n" +
 	"\x13ListSourcesResponse\x123\n" +
-	"\asources\x18\x01 \x03(\v2\x19.muxpost.poller.v1.SourceR\asources\"\xd9\x04\n" +
+	"\asources\x18\x01 \x03(\v2\x19.muxpost.poller.v1.SourceR\asources\"\xc3\a\n" +
 	"\x06Source\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\"\n" +
@@ -2569,7 +2942,47 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"knownItems\x12\x18\n" +
 	"\anotices\x18\v \x01(\bR\anotices\x12!\n" +
 	"\fnotice_error\x18\f \x01(\tR\vnoticeError\x12F\n" +
-	"\x11notice_error_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x0fnoticeErrorTime\"\xd9\x02\n" +
+	"\x11notice_error_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x0fnoticeErrorTime\x12@\n" +
+	"\x0enext_look_time\x18\x1e \x01(\v2\x1a.google.protobuf.TimestampR\fnextLookTime\x12\x1e\n" +
+	"\n" +
+	"credential\x18\x1f \x01(\tR\n" +
+	"credential\x12;\n" +
+	"\brequests\x18  \x01(\v2\x1f.muxpost.poller.v1.RequestCountR\brequests\x12=\n" +
+	"\vrate_limits\x18! \x03(\v2\x1c.muxpost.poller.v1.RateLimitR\n" +
+	"rateLimits\x128\n" +
+	"\n" +
+	"clock_skew\x18\" \x01(\v2\x19.google.protobuf.DurationR\tclockSkew\x12P\n" +
+	"\x11repository_states\x18# \x03(\v2#.muxpost.poller.v1.SourceRepositoryR\x10repositoryStates\"Z\n" +
+	"\fRequestCount\x12\x14\n" +
+	"\x05total\x18\x01 \x01(\x03R\x05total\x12\x1c\n" +
+	"\tunchanged\x18\x02 \x01(\x03R\tunchanged\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\x03R\x06failed\"\xb6\x01\n" +
+	"\tRateLimit\x12\x1e\n" +
+	"\n" +
+	"credential\x18\x01 \x01(\tR\n" +
+	"credential\x12\x1a\n" +
+	"\bresource\x18\x02 \x01(\tR\bresource\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x1c\n" +
+	"\tremaining\x18\x04 \x01(\x05R\tremaining\x129\n" +
+	"\n" +
+	"reset_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tresetTime\"\xe0\x03\n" +
+	"\x10SourceRepository\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x01 \x01(\tR\n" +
+	"repository\x12F\n" +
+	"\x11last_success_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0flastSuccessTime\x12\x1d\n" +
+	"\n" +
+	"last_error\x18\x03 \x01(\tR\tlastError\x12B\n" +
+	"\x0flast_error_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\rlastErrorTime\x12@\n" +
+	"\x0enext_look_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\fnextLookTime\x12@\n" +
+	"\x0elast_full_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\flastFullTime\x12;\n" +
+	"\brequests\x18\a \x01(\v2\x1f.muxpost.poller.v1.RequestCountR\brequests\x12@\n" +
+	"\funread_kinds\x18\b \x03(\v2\x1d.muxpost.poller.v1.UnreadKindR\vunreadKinds\"l\n" +
+	"\n" +
+	"UnreadKind\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xd9\x02\n" +
 	"\tPollEvent\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12.\n" +
@@ -2632,7 +3045,7 @@ func file_muxpost_poller_v1_poller_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_poller_v1_poller_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_muxpost_poller_v1_poller_proto_goTypes = []any{
 	(LedgerState)(0),                     // 0: muxpost.poller.v1.LedgerState
 	(*PollNowRequest)(nil),               // 1: muxpost.poller.v1.PollNowRequest
@@ -2664,32 +3077,36 @@ var file_muxpost_poller_v1_poller_proto_goTypes = []any{
 	(*ListSourcesRequest)(nil),           // 27: muxpost.poller.v1.ListSourcesRequest
 	(*ListSourcesResponse)(nil),          // 28: muxpost.poller.v1.ListSourcesResponse
 	(*Source)(nil),                       // 29: muxpost.poller.v1.Source
-	(*PollEvent)(nil),                    // 30: muxpost.poller.v1.PollEvent
-	(*ListPollEventsRequest)(nil),        // 31: muxpost.poller.v1.ListPollEventsRequest
-	(*ListPollEventsResponse)(nil),       // 32: muxpost.poller.v1.ListPollEventsResponse
-	nil,                                  // 33: muxpost.poller.v1.PollEvent.FieldsEntry
-	(*durationpb.Duration)(nil),          // 34: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 35: google.protobuf.Timestamp
+	(*RequestCount)(nil),                 // 30: muxpost.poller.v1.RequestCount
+	(*RateLimit)(nil),                    // 31: muxpost.poller.v1.RateLimit
+	(*SourceRepository)(nil),             // 32: muxpost.poller.v1.SourceRepository
+	(*UnreadKind)(nil),                   // 33: muxpost.poller.v1.UnreadKind
+	(*PollEvent)(nil),                    // 34: muxpost.poller.v1.PollEvent
+	(*ListPollEventsRequest)(nil),        // 35: muxpost.poller.v1.ListPollEventsRequest
+	(*ListPollEventsResponse)(nil),       // 36: muxpost.poller.v1.ListPollEventsResponse
+	nil,                                  // 37: muxpost.poller.v1.PollEvent.FieldsEntry
+	(*durationpb.Duration)(nil),          // 38: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 39: google.protobuf.Timestamp
 }
 var file_muxpost_poller_v1_poller_proto_depIdxs = []int32{
 	3,  // 0: muxpost.poller.v1.PollNowResponse.sources:type_name -> muxpost.poller.v1.SourcePoll
-	34, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
+	38, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
 	20, // 2: muxpost.poller.v1.SubmitResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	20, // 3: muxpost.poller.v1.RetryResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	20, // 4: muxpost.poller.v1.SettleResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	12, // 5: muxpost.poller.v1.AcknowledgeResponse.acknowledgement:type_name -> muxpost.poller.v1.Acknowledgement
-	35, // 6: muxpost.poller.v1.Acknowledgement.create_time:type_name -> google.protobuf.Timestamp
+	39, // 6: muxpost.poller.v1.Acknowledgement.create_time:type_name -> google.protobuf.Timestamp
 	12, // 7: muxpost.poller.v1.ListAcknowledgementsResponse.acknowledgements:type_name -> muxpost.poller.v1.Acknowledgement
 	17, // 8: muxpost.poller.v1.LinkPullResponse.link:type_name -> muxpost.poller.v1.PullLink
-	35, // 9: muxpost.poller.v1.PullLink.create_time:type_name -> google.protobuf.Timestamp
+	39, // 9: muxpost.poller.v1.PullLink.create_time:type_name -> google.protobuf.Timestamp
 	17, // 10: muxpost.poller.v1.ListLinksResponse.links:type_name -> muxpost.poller.v1.PullLink
 	0,  // 11: muxpost.poller.v1.LedgerEntry.state:type_name -> muxpost.poller.v1.LedgerState
-	35, // 12: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
-	35, // 13: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
-	35, // 14: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
-	35, // 15: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
-	35, // 16: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
-	35, // 17: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
+	39, // 12: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
+	39, // 13: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
+	39, // 14: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
+	39, // 15: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
+	39, // 16: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
+	39, // 17: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
 	21, // 18: muxpost.poller.v1.LedgerEntry.waits_behind:type_name -> muxpost.poller.v1.Ahead
 	0,  // 19: muxpost.poller.v1.Ahead.state:type_name -> muxpost.poller.v1.LedgerState
 	0,  // 20: muxpost.poller.v1.ListLedgerRequest.state:type_name -> muxpost.poller.v1.LedgerState
@@ -2697,44 +3114,57 @@ var file_muxpost_poller_v1_poller_proto_depIdxs = []int32{
 	26, // 22: muxpost.poller.v1.CountLedgerResponse.counts:type_name -> muxpost.poller.v1.StateCount
 	0,  // 23: muxpost.poller.v1.StateCount.state:type_name -> muxpost.poller.v1.LedgerState
 	29, // 24: muxpost.poller.v1.ListSourcesResponse.sources:type_name -> muxpost.poller.v1.Source
-	34, // 25: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
-	35, // 26: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
-	35, // 27: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
-	35, // 28: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
-	35, // 29: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
-	35, // 30: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
-	35, // 31: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
-	33, // 32: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
-	30, // 33: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
-	1,  // 34: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
-	4,  // 35: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
-	6,  // 36: muxpost.poller.v1.PollerService.Retry:input_type -> muxpost.poller.v1.RetryRequest
-	8,  // 37: muxpost.poller.v1.PollerService.Settle:input_type -> muxpost.poller.v1.SettleRequest
-	10, // 38: muxpost.poller.v1.PollerService.Acknowledge:input_type -> muxpost.poller.v1.AcknowledgeRequest
-	13, // 39: muxpost.poller.v1.PollerService.ListAcknowledgements:input_type -> muxpost.poller.v1.ListAcknowledgementsRequest
-	15, // 40: muxpost.poller.v1.PollerService.LinkPull:input_type -> muxpost.poller.v1.LinkPullRequest
-	18, // 41: muxpost.poller.v1.PollerService.ListLinks:input_type -> muxpost.poller.v1.ListLinksRequest
-	22, // 42: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
-	24, // 43: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
-	27, // 44: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
-	31, // 45: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
-	2,  // 46: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
-	5,  // 47: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
-	7,  // 48: muxpost.poller.v1.PollerService.Retry:output_type -> muxpost.poller.v1.RetryResponse
-	9,  // 49: muxpost.poller.v1.PollerService.Settle:output_type -> muxpost.poller.v1.SettleResponse
-	11, // 50: muxpost.poller.v1.PollerService.Acknowledge:output_type -> muxpost.poller.v1.AcknowledgeResponse
-	14, // 51: muxpost.poller.v1.PollerService.ListAcknowledgements:output_type -> muxpost.poller.v1.ListAcknowledgementsResponse
-	16, // 52: muxpost.poller.v1.PollerService.LinkPull:output_type -> muxpost.poller.v1.LinkPullResponse
-	19, // 53: muxpost.poller.v1.PollerService.ListLinks:output_type -> muxpost.poller.v1.ListLinksResponse
-	23, // 54: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
-	25, // 55: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
-	28, // 56: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
-	32, // 57: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
-	46, // [46:58] is the sub-list for method output_type
-	34, // [34:46] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	38, // 25: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
+	39, // 26: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
+	39, // 27: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
+	39, // 28: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
+	39, // 29: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
+	39, // 30: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
+	39, // 31: muxpost.poller.v1.Source.next_look_time:type_name -> google.protobuf.Timestamp
+	30, // 32: muxpost.poller.v1.Source.requests:type_name -> muxpost.poller.v1.RequestCount
+	31, // 33: muxpost.poller.v1.Source.rate_limits:type_name -> muxpost.poller.v1.RateLimit
+	38, // 34: muxpost.poller.v1.Source.clock_skew:type_name -> google.protobuf.Duration
+	32, // 35: muxpost.poller.v1.Source.repository_states:type_name -> muxpost.poller.v1.SourceRepository
+	39, // 36: muxpost.poller.v1.RateLimit.reset_time:type_name -> google.protobuf.Timestamp
+	39, // 37: muxpost.poller.v1.SourceRepository.last_success_time:type_name -> google.protobuf.Timestamp
+	39, // 38: muxpost.poller.v1.SourceRepository.last_error_time:type_name -> google.protobuf.Timestamp
+	39, // 39: muxpost.poller.v1.SourceRepository.next_look_time:type_name -> google.protobuf.Timestamp
+	39, // 40: muxpost.poller.v1.SourceRepository.last_full_time:type_name -> google.protobuf.Timestamp
+	30, // 41: muxpost.poller.v1.SourceRepository.requests:type_name -> muxpost.poller.v1.RequestCount
+	33, // 42: muxpost.poller.v1.SourceRepository.unread_kinds:type_name -> muxpost.poller.v1.UnreadKind
+	39, // 43: muxpost.poller.v1.UnreadKind.since:type_name -> google.protobuf.Timestamp
+	39, // 44: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
+	37, // 45: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
+	34, // 46: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
+	1,  // 47: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
+	4,  // 48: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
+	6,  // 49: muxpost.poller.v1.PollerService.Retry:input_type -> muxpost.poller.v1.RetryRequest
+	8,  // 50: muxpost.poller.v1.PollerService.Settle:input_type -> muxpost.poller.v1.SettleRequest
+	10, // 51: muxpost.poller.v1.PollerService.Acknowledge:input_type -> muxpost.poller.v1.AcknowledgeRequest
+	13, // 52: muxpost.poller.v1.PollerService.ListAcknowledgements:input_type -> muxpost.poller.v1.ListAcknowledgementsRequest
+	15, // 53: muxpost.poller.v1.PollerService.LinkPull:input_type -> muxpost.poller.v1.LinkPullRequest
+	18, // 54: muxpost.poller.v1.PollerService.ListLinks:input_type -> muxpost.poller.v1.ListLinksRequest
+	22, // 55: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
+	24, // 56: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
+	27, // 57: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
+	35, // 58: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
+	2,  // 59: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
+	5,  // 60: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
+	7,  // 61: muxpost.poller.v1.PollerService.Retry:output_type -> muxpost.poller.v1.RetryResponse
+	9,  // 62: muxpost.poller.v1.PollerService.Settle:output_type -> muxpost.poller.v1.SettleResponse
+	11, // 63: muxpost.poller.v1.PollerService.Acknowledge:output_type -> muxpost.poller.v1.AcknowledgeResponse
+	14, // 64: muxpost.poller.v1.PollerService.ListAcknowledgements:output_type -> muxpost.poller.v1.ListAcknowledgementsResponse
+	16, // 65: muxpost.poller.v1.PollerService.LinkPull:output_type -> muxpost.poller.v1.LinkPullResponse
+	19, // 66: muxpost.poller.v1.PollerService.ListLinks:output_type -> muxpost.poller.v1.ListLinksResponse
+	23, // 67: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
+	25, // 68: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
+	28, // 69: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
+	36, // 70: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
+	59, // [59:71] is the sub-list for method output_type
+	47, // [47:59] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_poller_v1_poller_proto_init() }
@@ -2748,7 +3178,7 @@ func file_muxpost_poller_v1_poller_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_poller_v1_poller_proto_rawDesc), len(file_muxpost_poller_v1_poller_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   33,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
