@@ -26,6 +26,9 @@ const (
 	PullLinked EventType = "poll.pull_linked"
 	// BreakerTripped: so much was written about an item within a short time that it is not delivered. Fields author, posts, within.
 	BreakerTripped EventType = "poll.breaker_tripped"
+	// GapFound: a look found events that no webhook of their source had told. Fields count, from, to: when the first and the last of them
+	// happened.
+	GapFound EventType = "poll.gap_found"
 	// NoticePosted: something was told on a ticket. Field post.
 	NoticePosted EventType = "poll.notice_posted"
 	// NoticeFailed: something could not be told on a ticket, and is not tried again. Fields post, problem.
@@ -44,6 +47,7 @@ func EventTypes() map[EventType]string {
 		SourceRecovered:  "a source could be read again",
 		PullLinked:       "a pull request belongs to another work item than before, or to none",
 		BreakerTripped:   "so much was written about an item within a short time that it is not delivered",
+		GapFound:         "a look found events that no webhook had told",
 		NoticePosted:     "something was told on a ticket",
 		NoticeFailed:     "something could not be told on a ticket, and is not tried again",
 	}

@@ -26,7 +26,7 @@ type Rule struct {
 
 var verbs = []string{
 	"services/tmuxd/internal/host", "services/tmuxd/internal/attempt", "services/dispatcher/internal/deliver", "services/poller/internal/poll",
-	"services/poller/internal/forward", "services/poller/internal/rearm", "services/poller/internal/notify",
+	"services/poller/internal/forward", "services/poller/internal/rearm", "services/poller/internal/notify", "services/poller/internal/hook",
 }
 
 // Rules is the table.
@@ -76,7 +76,7 @@ func edges() []Rule {
 	}{
 		{"tmuxd", []string{"server", "tmux", "disk", "channel"}},
 		{"dispatcher", []string{"server", "hosts", "store"}},
-		{"poller", []string{"server", "github", "store", "dispatch", "schedule"}},
+		{"poller", []string{"server", "github", "store", "dispatch", "schedule", "webhook"}},
 	} {
 		dir := "services/" + service.name + "/internal/"
 		names := service.edges

@@ -36,6 +36,16 @@ func Listen(addr string) (net.Listener, error) {
 // ListenTLS opens "host:port" on any address, for a server that asks everybody for a certificate (Options.TLS).
 func ListenTLS(addr string) (net.Listener, error) { return listenTCP(addr, true) }
 
+// ListenSigned opens "host:port" on any address, or "unix:/path", for a server that takes nothing but what is signed with a secret of the
+// sender's, such as webhooks: they come from machines that have no certificate of ours. It gives no secret away and shows nothing to
+// whoever has none. That it is reached in plain text is for a proxy in front of it to change.
+func ListenSigned(addr string) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(addr, unixScheme); ok {
+		return listenUnix(path)
+	}
+	return listenTCP(addr, true)
+}
+
 func listenTCP(addr string, beyond bool) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -301,7 +301,19 @@ type Poller struct {
 	// Retention is how long events that are finished are kept.
 	Retention time.Duration `conf:"retention"`
 	LogLevel  slog.Level    `conf:"log_level"`
-	Sources   []Source      `conf:"sources"`
+	// Webhook is where events may be brought to; without an address nothing is.
+	Webhook Webhook  `conf:"webhook"`
+	Sources []Source `conf:"sources"`
+}
+
+// Webhook says where webhooks are received, and by what they are known.
+type Webhook struct {
+	// Listen is an address, which other machines may reach, or unix:/path; empty receives none.
+	Listen string `conf:"listen"`
+	// SecretFile holds the secrets of every source that names no file of its own.
+	SecretFile string `conf:"secret_file"`
+	// MaxBodyMiB is how large a payload may be.
+	MaxBodyMiB int `conf:"max_body_mib"`
 }
 
 // Source is one entry of poller.sources.
@@ -347,6 +359,10 @@ type Source struct {
 	FullRead time.Duration `conf:"full_read"`
 	// Notices lets muxpost write to the source's tickets what needs a person.
 	Notices bool `conf:"notices"`
+	// Webhook is whether the source's webhooks are taken, beside its being looked at.
+	Webhook bool `conf:"webhook"`
+	// WebhookSecretFile holds the secrets of its webhooks; Webhook.SecretFile where the file leaves it out and Webhook is on.
+	WebhookSecretFile string `conf:"webhook_secret_file"`
 }
 
 // App is a GitHub App to act as.

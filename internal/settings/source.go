@@ -61,6 +61,7 @@ func (c *Poller) check(p *problems) {
 	p.add(c.Workers < 1 || c.Workers > maxWorkers, "workers is %d: it must be 1 to %d", c.Workers, maxWorkers)
 	p.add(c.LoopPosts < 0 || c.LoopPosts > maxLoopPosts, "loop_posts is %d: it must be 0 (deliver all) to %d", c.LoopPosts, maxLoopPosts)
 	p.add(c.Budget < 1 || c.Budget > maxBudget, "budget is %d: it must be 1 to %d", c.Budget, maxBudget)
+	c.checkWebhook(p)
 	names, places := map[string]int{}, map[string]int{}
 	for i, s := range c.Sources {
 		s.check(p, fmt.Sprintf("sources[%d]", i))
@@ -283,28 +284,37 @@ func HostOf(baseURL string) (string, error) {
 // Token reads the token of a source from its file, which must not be one that everybody on the machine may read. No file means no
 // token. The error is text for the person who made the file.
 func (s *Source) Token() (string, error) {
-	path := s.TokenFile
+	data, err := readSecret(s.TokenFile, "a token")
+	if err != nil || s.TokenFile == "" {
+		return "", err
+	}
+	token := strings.TrimSpace(string(data))
+	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("%s should hold one token on one line, and does not", s.TokenFile)
+	}
+	return token, nil
+}
+
+// readSecret reads a small file that not everybody on the machine may read. No path is no text; what names what should be in it. The
+// error is text for the person who made the file, and holds nothing of it.
+func readSecret(path, what string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("there is no file %s: create it with the token in it and chmod 600", path)
+		return "", fmt.Errorf("there is no file %s: create it with %s in it and chmod 600", path, what)
 	case err != nil:
 		return "", fmt.Errorf("cannot read it: %w", err)
 	case !info.Mode().IsRegular() || info.Size() > maxTokenFile:
-		return "", fmt.Errorf("%s is not a small regular file: it should hold a token and nothing else", path)
+		return "", fmt.Errorf("%s is not a small regular file: it should hold %s and nothing else", path, what)
 	case info.Mode().Perm()&0o004 != 0:
-		return "", fmt.Errorf("everybody on this machine can read %s: run chmod 600 on it, and consider the token known", path)
+		return "", fmt.Errorf("everybody on this machine can read %s: run chmod 600 on it, and consider %s known", path, what)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("cannot read it: %w", err)
 	}
-	token := strings.TrimSpace(string(data))
-	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("%s should hold one token on one line, and does not", path)
-	}
-	return token, nil
+	return string(data), nil
 }

@@ -189,10 +189,10 @@ func TestDeleted_ClosingTheItemCancelsNothing(t *testing.T) {
 	must(t, w.EditIssue("acme", "widgets", n, "alice", fakegithub.IssueEdit{State: &closed}))
 	look(t, p)
 	look(t, p)
-	equal(t, "rows", rows(t, p), []string{"opened alice delivered", "comment alice held session_holds"})
+	equal(t, "rows", rows(t, p), []string{"opened alice delivered", "comment alice held session_holds", "state  pending"})
 	w.always(dispatcherv1.Outcome_OUTCOME_DELIVERED, "")
 	carry(t, p)
-	equal(t, "rows in the end", rows(t, p), []string{"opened alice delivered", "comment alice delivered"})
+	equal(t, "rows in the end", rows(t, p), []string{"opened alice delivered", "comment alice delivered", "state  delivered"})
 }
 
 func TestDeleted_HoldsBackNothing(t *testing.T) {

@@ -28,7 +28,10 @@ func (p *parts) once(ctx context.Context, stdout io.Writer) error {
 	results := p.lookAtAll(ctx)
 	bounded, cancel := context.WithTimeout(ctx, onceTime)
 	defer cancel()
-	err := p.retrier.Sweep(bounded)
+	err := p.hooks.handler.Drain(bounded)
+	if err == nil {
+		err = p.retrier.Sweep(bounded)
+	}
 	if err == nil {
 		err = p.forwarder.Drain(bounded, oncePatience)
 	}

@@ -46,9 +46,9 @@ const (
 	closeTime = 2 * time.Second
 	// loopTime is within which more than poller.loop_posts posts about one item are taken for a loop.
 	loopTime = 5 * time.Minute
-	// spareConns are for looks and RPCs, beside one for each worker; quietConns for River and for the claims.
+	// spareConns are for looks and RPCs, beside one for each worker; quietConns for River, for the claims and for webhooks.
 	spareConns = 8
-	quietConns = 8
+	quietConns = 12
 )
 
 // parts are what the poller is made of.
@@ -63,6 +63,7 @@ type parts struct {
 	forwarder   *forward.Forwarder
 	retrier     *poll.Retrier
 	notifier    *notify.Notifier // nil when no source's tickets may be written to
+	hooks       hooks
 	wake        chan struct{}
 	retention   time.Duration
 }
@@ -136,7 +137,7 @@ func (p *parts) compose(c settings.Poller, own ledger.Build) error {
 	p.forwarder = forward.New(forward.Config{
 		Ledger: p.store, Rearmer: rearmer, Deliverer: p.asked, Workers: c.Workers, Wake: p.wake, Logger: log, Tracer: tracer,
 	})
-	return nil
+	return p.receive(c)
 }
 
 // watch makes the sources, and the tickets of those that may be written to, by name.
@@ -155,7 +156,7 @@ func (p *parts) watch(c settings.Poller) (watched []poll.Watched, tickets map[st
 			Name: s.Name, Provider: s.Kind, Host: s.Host, Source: source, Repositories: s.Repositories, Interval: s.Interval,
 			MaxInterval: s.MaxInterval, FullRead: s.FullRead, Meter: source,
 			Policy:  poll.Policy{Authors: s.Authors, Associations: upper(s.Associations), Machines: s.Machines, TrustLabel: s.TrustLabel},
-			Notices: s.Notices, Branch: branchOf(s),
+			Notices: s.Notices, Branch: branchOf(s), Webhooks: s.Webhook,
 		}
 		if s.Authenticated() { // GraphQL answers nobody without a credential
 			w.Graph = source
@@ -244,6 +245,9 @@ func (p *parts) serve(ctx context.Context, c settings.Poller) error {
 	group.Add("sweep", p.retrier.Run)
 	group.Add("hints", hints{p.asked, p.store, p.retrier, p.telemetry.Logger}.follow)
 	group.Add("schedule", func(ctx context.Context) error { return p.schedule(ctx, c) })
+	if err := p.hooks.join(ctx, &group, p); err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	p.telemetry.Logger.InfoContext(ctx, "poller started", obs.KeyAddress, listener.Addr().String(), obs.KeyCount, len(c.Sources),
 		obs.KeyVersion, version.String())
 	err = group.Run(ctx)
@@ -276,6 +280,16 @@ func (p *parts) forget(ctx context.Context) error {
 	events, lines, err := p.store.Forget(ctx, p.retention)
 	if events+lines > 0 {
 		p.telemetry.Logger.InfoContext(ctx, "deleted what was finished long ago", obs.KeyCount, events, "lines", lines)
+	}
+	if err != nil {
+		return err
+	}
+	hooks, unhandled, err := p.store.ForgetHooks(ctx)
+	if unhandled > 0 {
+		p.telemetry.Logger.WarnContext(ctx, "deleted webhooks that were never handled", obs.KeyCount, unhandled)
+	}
+	if hooks > unhandled {
+		p.telemetry.Logger.InfoContext(ctx, "deleted webhooks that were handled long ago", obs.KeyCount, hooks-unhandled)
 	}
 	return err
 }

@@ -192,13 +192,13 @@ func TestPoll_AnItemWithoutItsLabelIsFollowedUntilItIsClosed(t *testing.T) {
 	w.comment(t, n, "alice", "and the last word")
 	closed, open := "closed", "open"
 	must(t, w.EditIssue("acme", "widgets", n, "alice", fakegithub.IssueEdit{State: &closed}))
-	equal(t, "new at the close", look(t, p).NewEvents, 1)
+	equal(t, "new at the close", look(t, p).NewEvents, 2) // the last word, and the close
 	w.ResetCounts()
 	equal(t, "items once closed", look(t, p).Items, 0)
-	equal(t, "requests once closed", len(w.Counts()), 1)
+	equal(t, "requests once closed", len(w.Counts()), 2)
 	w.comment(t, n, "alice", "while closed")
 	must(t, w.EditIssue("acme", "widgets", n, "alice", fakegithub.IssueEdit{State: &open, Labels: &[]string{"agent"}}))
-	equal(t, "new after the reopening", look(t, p).NewEvents, 1)
+	equal(t, "new after the reopening", look(t, p).NewEvents, 2)
 }
 
 func TestPoll_AnUnchangedItemCostsNothing(t *testing.T) {
@@ -228,7 +228,7 @@ func TestPoll_AnUnchangedItemCostsNothing(t *testing.T) {
 	counts := w.Counts()
 	count := counts["GET /repos/acme/widgets/issues"]
 	equal(t, "requests, not modified, charged", []int{count.Requests, count.NotModified, count.Charged}, []int{3, 3, 0})
-	equal(t, "paths", len(counts), 1)
+	equal(t, "paths", len(counts), 2) // issues, and pull requests
 }
 
 func TestPoll_ALimitIsWaitedForAndAsksNothingMore(t *testing.T) {

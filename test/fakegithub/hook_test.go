@@ -295,7 +295,7 @@ func TestHooks_EndWithClose(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	equal(t, "not all was sent", fault.KindOf(w.WaitHooks(ctx)), fault.Unavailable)
-	w.Server.Close()
+	w.Close()
 	must(t, w.WaitHooks(t.Context()))
 	w.issue(t, fakegithub.Issue{Title: "after"})
 	var errs []bool

@@ -151,3 +151,41 @@ func TestListIssues_ByAssigneeAndMention(t *testing.T) {
 	must(t, err)
 	equal(t, "assignee", is.Assignee.GetLogin(), "mallory")
 }
+
+func TestPull_IsMadeAndAssignedThroughTheAPI(t *testing.T) {
+	w := newWorld(t, fakegithub.Config{})
+	must(t, w.AddBranch("acme", "widgets", "fix"))
+	carol, ctx := w.client(t, "tok-carol"), t.Context()
+	ask := github.CreatePullRequest{Title: github.Ptr("fix"), Head: "fix", Base: "main", Body: github.Ptr("b"), Draft: github.Ptr(true)}
+	made, response, err := carol.PullRequests.Create(ctx, "acme", "widgets", ask)
+	must(t, err)
+	equal(t, "made", []any{response.StatusCode, made.GetHead().GetRef(), made.GetDraft(), made.GetUser().GetLogin()}, []any{201, "fix", true, "carol"})
+	_, _, err = carol.PullRequests.Create(ctx, "acme", "widgets", ask)
+	equal(t, "twice", messageOf(t, err), "422 Validation Failed")
+	for _, head := range []string{"", "none", "main"} {
+		ask.Head = head
+		_, _, err = carol.PullRequests.Create(ctx, "acme", "widgets", ask)
+		equal(t, "head "+head, messageOf(t, err), "422 Validation Failed")
+	}
+	ask.Head = "mallory:fix"
+	fork, _, err := w.client(t, "tok-mallory").PullRequests.Create(ctx, "acme", "widgets", ask)
+	must(t, err)
+	equal(t, "of a fork", fork.GetHead().GetRepo().GetFullName(), "mallory/Widgets")
+
+	n := made.GetNumber()
+	is, _, err := carol.Issues.AddAssignees(ctx, "acme", "widgets", n, []string{"mallory", "carol"})
+	must(t, err)
+	equal(t, "assigned", len(is.Assignees), 2)
+	is, _, err = carol.Issues.RemoveAssignees(ctx, "acme", "widgets", n, []string{"Mallory"})
+	must(t, err)
+	equal(t, "left", []any{len(is.Assignees), is.Assignee.GetLogin()}, []any{1, "carol"})
+	_, _, err = carol.Issues.AddLabelsToIssue(ctx, "acme", "widgets", n, []string{"agent"})
+	must(t, err)
+	_, err = carol.Issues.RemoveLabelForIssue(ctx, "acme", "widgets", n, "Agent")
+	must(t, err)
+	_, err = carol.Issues.RemoveLabelForIssue(ctx, "acme", "widgets", n, "agent")
+	equal(t, "no such label", messageOf(t, err), "404 Label does not exist")
+	edited, _, err := carol.PullRequests.Edit(ctx, "acme", "widgets", n, &github.PullRequest{Title: github.Ptr("new"), State: github.Ptr("closed")})
+	must(t, err)
+	equal(t, "edited", []any{edited.GetTitle(), edited.GetState(), edited.GetMerged()}, []any{"new", "closed", false})
+}

@@ -10,6 +10,7 @@ import (
 
 var pullRoutes = []route{
 	{"GET", "repos/{owner}/{repo}/pulls", (*call).listPulls},
+	{"POST", "repos/{owner}/{repo}/pulls", (*call).createPull},
 	{"GET", "repos/{owner}/{repo}/pulls/{number}", withPull(func(c *call, is *issue) (reply, error) { return c.ok(c.pullAlone(is)) })},
 	{"PATCH", "repos/{owner}/{repo}/pulls/{number}", withPull((*call).patchPull)},
 	{"GET", "repos/{owner}/{repo}/pulls/{number}/merge", withPull((*call).isMerged)},
@@ -139,6 +140,53 @@ func (c *call) pullAlone(is *issue) object {
 	out["maintainer_can_modify"] = is.Pull.HeadRepo != ""
 	out["commits"], out["additions"], out["deletions"], out["changed_files"] = 1, 1, 0, 1
 	return out
+}
+
+// createPull follows "REST: Create a pull request": head is a branch, or owner:branch for one of a fork; there is one open pull request
+// for a head and a base.
+func (c *call) createPull() (reply, error) {
+	var in struct {
+		Title, Body, Head, Base string
+		Draft                   bool
+	}
+	if err := c.decode(&in); err != nil {
+		return reply{}, err
+	}
+	pull := &Pull{Head: in.Head, Base: in.Base, Draft: in.Draft}
+	if owner, branch, ok := strings.Cut(in.Head, ":"); ok {
+		pull.Head = branch
+		if !strings.EqualFold(owner, c.repo.Owner) {
+			pull.HeadRepo = owner + "/" + c.repo.Name
+		}
+	}
+	sha, known := c.repo.branches[pull.Head]
+	_, baseKnown := c.repo.branches[in.Base]
+	switch {
+	case strings.TrimSpace(in.Title) == "":
+		return reply{}, invalid("PullRequest", "title", "missing_field", "title is missing")
+	case !baseKnown:
+		return reply{}, invalid("PullRequest", "base", "invalid", "the base branch does not exist")
+	case pull.Head == "" || pull.HeadRepo == "" && (!known || pull.Head == in.Base):
+		return reply{}, invalid("PullRequest", "head", "invalid", "the head branch does not exist, or is the base")
+	case pull.HeadRepo == "" && !c.mayWrite():
+		return reply{}, &problem{status: http.StatusForbidden, message: "Must have admin rights to Repository."}
+	}
+	for _, is := range c.repo.issues {
+		if is.Pull != nil && is.State == "open" && is.Pull.Base == in.Base && is.Pull.Head == pull.Head && strings.EqualFold(is.Pull.HeadRepo, pull.HeadRepo) {
+			return reply{}, invalid("PullRequest", "head", "custom", "A pull request already exists for "+is.headOwner()+":"+pull.Head+".")
+		}
+	}
+	if pull.HeadRepo == "" {
+		pull.HeadSHA = sha
+	}
+	if err := checkBody("PullRequest", in.Body); err != nil {
+		return reply{}, err
+	}
+	is, err := c.s.addIssue(c.repo, Issue{Title: in.Title, Body: in.Body, Author: c.user.Login, Pull: pull})
+	if err != nil {
+		return reply{}, err
+	}
+	return reply{status: http.StatusCreated, value: c.pullAlone(is)}, nil
 }
 
 // patchPull follows "REST: Update a pull request": title, body, state and base, and nothing that issues alone have.

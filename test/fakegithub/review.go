@@ -164,6 +164,30 @@ func (s *Server) EditReview(id int64, body string) error {
 	return nil
 }
 
+// EditReviewBy replaces a review's text as a login. It fails with fault.NotFound.
+func (s *Server) EditReviewBy(id int64, body, login string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rv, err := s.findReview(id)
+	if err != nil {
+		return err
+	}
+	s.editReview(rv, body, s.userFor(login))
+	return nil
+}
+
+// HideReview is HideComment for reviews. Their comments on the diff stay where they are. It fails with fault.NotFound.
+func (s *Server) HideReview(id int64, hidden bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rv, err := s.findReview(id)
+	if err != nil {
+		return err
+	}
+	rv.Hidden = hidden
+	return nil
+}
+
 // editReview leaves no trace in REST but the text: a review has no updated_at there ("REST: Get a review for a pull request").
 func (s *Server) editReview(rv *review, body string, by *user) {
 	if rv.Body == body {

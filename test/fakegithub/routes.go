@@ -17,7 +17,7 @@ type route struct {
 }
 
 // routes in the order in which they are tried; {x} matches one segment, {x...} one or more.
-var routes = slices.Concat(issueRoutes, reviewCommentRoutes, pullRoutes, reviewRoutes, checkRoutes, graphqlRoutes, hookRoutes, appRoutes)
+var routes = slices.Concat(issueRoutes, listRoutes, reviewCommentRoutes, pullRoutes, reviewRoutes, checkRoutes, graphqlRoutes, hookRoutes, appRoutes)
 
 var issueRoutes = []route{
 	{"GET", "user", (*call).getUser},
@@ -39,7 +39,6 @@ var issueRoutes = []route{
 	{"PATCH", "repos/{owner}/{repo}/issues/{number}", withIssue((*call).patchIssue)},
 	{"GET", "repos/{owner}/{repo}/issues/{number}/comments", withIssue((*call).listComments)},
 	{"POST", "repos/{owner}/{repo}/issues/{number}/comments", withIssue((*call).createComment)},
-	{"POST", "repos/{owner}/{repo}/issues/{number}/labels", withIssue((*call).addLabels)},
 	{"GET", "repos/{owner}/{repo}/issues/{number}/reactions", withIssue(func(c *call, is *issue) (reply, error) {
 		return c.listReactions(is.Reactions)
 	})},

@@ -167,21 +167,6 @@ func (c *call) patchIssue(is *issue) (reply, error) {
 	return c.ok(c.issueAlone(is))
 }
 
-func (c *call) addLabels(is *issue) (reply, error) {
-	if !c.mayWrite() {
-		return reply{}, &problem{status: http.StatusForbidden, message: "Must have admin rights to Repository."}
-	}
-	var in struct{ Labels labelList }
-	if err := json.Unmarshal(c.body, &in.Labels); err != nil {
-		if err := c.decode(&in); err != nil {
-			return reply{}, err
-		}
-	}
-	names := slices.Concat(is.Labels, []string(in.Labels))
-	c.s.editIssue(is, c.user, IssueEdit{Labels: &names})
-	return reply{status: http.StatusOK, value: c.labels(is)}, nil
-}
-
 var reactionContents = []string{"+1", "-1", "laugh", "confused", "heart", "hooray", "rocket", "eyes"}
 
 func (c *call) listReactions(all []Reaction) (reply, error) {

@@ -13,8 +13,8 @@ import (
 	"muxpost.dev/muxpost/test/fakegithub"
 )
 
-// sha returns the name of a commit.
-func sha(digit string) string { return strings.Repeat(digit, 40) }
+// shaOf returns the name of a commit.
+func shaOf(digit string) string { return strings.Repeat(digit, 40) }
 
 func (w *world) pull(t *testing.T, is fakegithub.Issue, p fakegithub.Pull) int {
 	t.Helper()
@@ -28,9 +28,9 @@ func TestItems_ByWhatPutsThemUnderOurCare(t *testing.T) {
 	w.issue(t, fakegithub.Issue{Title: "assigned", Assignees: []string{"Helper"}})
 	w.issue(t, fakegithub.Issue{Title: "mention", Body: "@reader please"})
 	w.issue(t, fakegithub.Issue{Title: "nothing"})
-	w.pull(t, fakegithub.Issue{Title: "a pull", Author: "alice"}, fakegithub.Pull{HeadSHA: sha("a"), Head: "muxpost/1"})
-	w.pull(t, fakegithub.Issue{Title: "a labelled pull", Labels: []string{"agent"}}, fakegithub.Pull{HeadSHA: sha("b"), HeadRepo: "eve/widgets", Draft: true})
-	w.pull(t, fakegithub.Issue{Title: "an assigned pull", Assignees: []string{"helper"}}, fakegithub.Pull{HeadSHA: sha("c"), HeadRepo: fakegithub.DeletedFork})
+	w.pull(t, fakegithub.Issue{Title: "a pull", Author: "alice"}, fakegithub.Pull{HeadSHA: shaOf("a"), Head: "muxpost/1"})
+	w.pull(t, fakegithub.Issue{Title: "a labelled pull", Labels: []string{"agent"}}, fakegithub.Pull{HeadSHA: shaOf("b"), HeadRepo: "eve/widgets", Draft: true})
+	w.pull(t, fakegithub.Issue{Title: "an assigned pull", Assignees: []string{"helper"}}, fakegithub.Pull{HeadSHA: shaOf("c"), HeadRepo: fakegithub.DeletedFork})
 	w.pull(t, fakegithub.Issue{Title: "merged", Labels: []string{"agent"}}, fakegithub.Pull{Merged: true})
 	client := w.newClient(t, Config{Assignee: "helper", MentionSelf: true, Pulls: true})
 	l, err := client.Items(t.Context(), repo)
@@ -51,7 +51,7 @@ func TestItems_ByWhatPutsThemUnderOurCare(t *testing.T) {
 			equal(t, "comments of "+item.Title, item.Comments, -1)
 		}
 	}
-	equal(t, "a pull", pulls["a pull"], &poll.Pull{Head: "muxpost/1", HeadSHA: sha("a"), HeadRepository: "Acme/Widgets", Base: "main"})
+	equal(t, "a pull", pulls["a pull"], &poll.Pull{Head: "muxpost/1", HeadSHA: shaOf("a"), HeadRepository: "Acme/Widgets", Base: "main"})
 	equal(t, "a fork's", pulls["a labelled pull"].HeadRepository, "eve/widgets")
 	equal(t, "a fork that is gone", pulls["an assigned pull"].HeadRepository, "")
 	equal(t, "a draft", pulls["a labelled pull"].Draft, true)
@@ -66,7 +66,7 @@ func TestItems_ByWhatPutsThemUnderOurCare(t *testing.T) {
 func TestItem_AnIssueOrAPullRequestWhicheverWayItIsAskedFor(t *testing.T) {
 	w := newWorld(t)
 	w.issue(t, labelled("one"))
-	n := w.pull(t, fakegithub.Issue{Title: "two", Labels: []string{"agent"}}, fakegithub.Pull{HeadSHA: sha("a")})
+	n := w.pull(t, fakegithub.Issue{Title: "two", Labels: []string{"agent"}}, fakegithub.Pull{HeadSHA: shaOf("a")})
 	must(t, w.MergePull("acme", "widgets", n, "alice"))
 	for _, pull := range []bool{true, false} {
 		item, err := w.client.Item(t.Context(), repo, uint64(n), pull)
@@ -85,7 +85,7 @@ func TestItem_AnIssueOrAPullRequestWhicheverWayItIsAskedFor(t *testing.T) {
 
 func TestPosts_OfAPullRequestComeFromThreePlaces(t *testing.T) {
 	w := newWorld(t)
-	n := w.pull(t, fakegithub.Issue{Title: "two", Author: "bob"}, fakegithub.Pull{HeadSHA: sha("a")})
+	n := w.pull(t, fakegithub.Issue{Title: "two", Author: "bob"}, fakegithub.Pull{HeadSHA: shaOf("a")})
 	_, err := w.AddComment("acme", "widgets", n, fakegithub.Comment{Author: "alice", Body: "a comment"})
 	must(t, err)
 	id, err := w.AddReview("acme", "widgets", n, fakegithub.Review{Author: "alice", Body: "no", State: fakegithub.ChangesRequested,
@@ -128,7 +128,7 @@ func TestPosts_OfAPullRequestComeFromThreePlaces(t *testing.T) {
 
 func TestPosts_EveryPageOfEveryPlaceIsRead(t *testing.T) {
 	w := newWorld(t)
-	n := w.pull(t, fakegithub.Issue{Title: "two"}, fakegithub.Pull{HeadSHA: sha("a")})
+	n := w.pull(t, fakegithub.Issue{Title: "two"}, fakegithub.Pull{HeadSHA: shaOf("a")})
 	for i := range 101 {
 		_, err := w.AddComment("acme", "widgets", n, fakegithub.Comment{Author: "alice", Body: fmt.Sprint("c", i)})
 		must(t, err)
@@ -147,7 +147,7 @@ func TestPosts_EveryPageOfEveryPlaceIsRead(t *testing.T) {
 
 func TestChecks_OfEachKind(t *testing.T) {
 	w := newWorld(t)
-	head := sha("a")
+	head := shaOf("a")
 	w.pull(t, fakegithub.Issue{Title: "two"}, fakegithub.Pull{HeadSHA: head})
 	for i := range 101 {
 		_, err := w.SetCheckRun("acme", "widgets", fakegithub.CheckRun{HeadSHA: head, Name: fmt.Sprint("unit ", i), Conclusion: "success"})
@@ -199,7 +199,7 @@ func TestChecks_OfEachKind(t *testing.T) {
 	if none, err := w.newClient(t, Config{}).Checks(t.Context(), repo, head); err != nil || none != nil {
 		t.Errorf("no kinds: %v, %v", none, err)
 	}
-	if nothing, err := client.Checks(t.Context(), repo, sha("f")); err != nil || len(nothing) != 0 {
+	if nothing, err := client.Checks(t.Context(), repo, shaOf("f")); err != nil || len(nothing) != 0 {
 		t.Errorf("a commit that is not there: %v, %v", nothing, err)
 	}
 	if _, err := client.Checks(t.Context(), repo, "../../x"); !errors.Is(err, fault.Invalid) {
@@ -209,7 +209,7 @@ func TestChecks_OfEachKind(t *testing.T) {
 
 func TestChecks_AKindThatMayNotBeReadIsAProblemOfThatKindAlone(t *testing.T) {
 	w := newWorld(t)
-	head := sha("a")
+	head := shaOf("a")
 	w.pull(t, fakegithub.Issue{Title: "two"}, fakegithub.Pull{HeadSHA: head})
 	_, err := w.SetStatus("acme", "widgets", fakegithub.Status{SHA: head, State: "error", Context: "ci"})
 	must(t, err)
@@ -241,7 +241,7 @@ func TestChecks_AKindThatMayNotBeReadIsAProblemOfThatKindAlone(t *testing.T) {
 
 func TestChecks_WhereNothingHappensIsAskedAboutMoreAndMoreSeldom(t *testing.T) {
 	w := newWorld(t)
-	head := sha("a")
+	head := shaOf("a")
 	w.pull(t, fakegithub.Issue{Title: "two"}, fakegithub.Pull{HeadSHA: head})
 	id, err := w.SetCheckRun("acme", "widgets", fakegithub.CheckRun{HeadSHA: head, Name: "unit", Status: "in_progress"})
 	must(t, err)
@@ -288,7 +288,7 @@ func TestGraph_WhoEditedAndWhatIsClosed(t *testing.T) {
 	w := newWorld(t)
 	must(t, w.AddRepo(fakegithub.Repo{Owner: "acme", Name: "gadgets"}))
 	w.issue(t, labelled("one"))
-	n := w.pull(t, fakegithub.Issue{Title: "two", Author: "alice", Body: "Fixes #1"}, fakegithub.Pull{HeadSHA: sha("a"), Head: "muxpost/1"})
+	n := w.pull(t, fakegithub.Issue{Title: "two", Author: "alice", Body: "Fixes #1"}, fakegithub.Pull{HeadSHA: shaOf("a"), Head: "muxpost/1"})
 	var ids []string
 	var last int64
 	for i := range 250 {

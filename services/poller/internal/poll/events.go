@@ -66,7 +66,9 @@ func (m maker) firstSight(t thread, posts []Post) ([]Event, error) {
 	}
 	events := []Event{opening}
 	for _, c := range posts {
-		events = append(events, m.settled(m.postEvent(t, c), ledger.ReasonBaselined))
+		if !c.envelope() {
+			events = append(events, m.settled(m.postEvent(t, c), ledger.ReasonBaselined))
+		}
 	}
 	return events, nil
 }
@@ -76,6 +78,9 @@ func (m maker) firstSight(t thread, posts []Post) ([]Event, error) {
 func (m maker) later(t thread, posts []Post, baseline time.Time) ([]Event, error) {
 	var events []Event
 	for _, c := range inOrder(posts) {
+		if c.envelope() {
+			continue
+		}
 		e := m.postEvent(t, c)
 		reason := m.policy.post(c)
 		switch {
@@ -146,6 +151,11 @@ func place(c Post) string {
 		}
 	}
 	return where
+}
+
+// envelope reports whether a post is only what GitHub puts around inline comments: a review that says and decides nothing.
+func (c Post) envelope() bool {
+	return c.Kind == KindReview && c.Verdict == VerdictCommented && strings.TrimSpace(c.Body) == ""
 }
 
 // silent reports whether a post has nothing for an agent: an approval or a remark without a word (the inline comments of a review are

@@ -44,11 +44,14 @@ type look struct {
 }
 
 func (p *Poller) newLook(ctx context.Context, w Watched, began time.Time) *look {
-	w.Policy.Own = p.self(ctx, w)
-	return &look{
+	var err error
+	w.Policy.Own, err = self(ctx, w)
+	l := &look{
 		ledger: p.config.Ledger, rearmer: p.config.Rearmer, edits: &p.edits, rounds: &p.rounds, watched: w, began: began, result: Result{Source: w.Name},
 		maker: maker{source: w.Name, provider: w.Provider, policy: w.Policy, budget: p.config.Budget},
 	}
+	l.note(err)
+	return l
 }
 
 // err returns the one problem as it is, and several as one.

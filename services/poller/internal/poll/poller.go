@@ -46,6 +46,8 @@ type Watched struct {
 	Policy   Policy
 	// Notices is whether its tickets are written to; for the record, whoever carries out posts keeps it.
 	Notices bool
+	// Webhooks is whether its webhooks are taken; for the record, whoever receives them keeps it.
+	Webhooks bool
 }
 
 // Config is what a Poller is made from; every field is required.
@@ -176,16 +178,16 @@ func (p *Poller) look(ctx context.Context, name string, byHand bool) (Result, er
 	return result, nil
 }
 
-// self returns the login that a source's token acts as; empty when that cannot be told. What muxpost writes has its mark in any case.
-func (p *Poller) self(ctx context.Context, w Watched) string {
+// self returns the login that a source's token acts as; empty when it may not be told. What muxpost writes has its mark in any case.
+func self(ctx context.Context, w Watched) (string, error) {
 	if w.Graph == nil {
-		return ""
+		return "", nil
 	}
 	login, err := w.Graph.Self(ctx)
-	if err != nil {
-		p.config.Logger.DebugContext(ctx, "the source does not say who its token acts as", obs.KeySource, w.Name, obs.KeyError, err)
+	if kind := fault.KindOf(err); kind != fault.Throttled && kind != fault.Unavailable {
+		return login, nil //nolint:nilerr // A token need not be allowed to ask that.
 	}
-	return login
+	return "", err
 }
 
 // reportKinds logs the kinds of results that may not be read, each once for as long as that lasts.

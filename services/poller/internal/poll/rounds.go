@@ -50,6 +50,9 @@ func (r *rounds) set(source, repository string, cost int) {
 func (l *look) run(ctx context.Context, byHand bool) {
 	var skipped []error
 	for _, repository := range l.order() {
+		if l.over() {
+			break
+		}
 		state := l.state(repository)
 		if !byHand && !l.due(repository, state) {
 			if state.Problem != "" {
@@ -61,9 +64,6 @@ func (l *look) run(ctx context.Context, byHand bool) {
 			break
 		}
 		l.one(ctx, repository, state)
-		if l.over() {
-			break
-		}
 	}
 	l.problems = append(l.problems, skipped...)
 	l.result.Err = l.err()

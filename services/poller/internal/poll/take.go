@@ -24,7 +24,9 @@ func (p *Poller) Take(ctx context.Context, source string, c Change) (err error) 
 	defer func() { end(err) }()
 	began := p.config.Now()
 	l := p.newLook(ctx, p.config.Sources[i], began)
-	err = l.take(ctx, c)
+	if err = l.err(); err == nil {
+		err = l.take(ctx, c)
+	}
 	result := l.result
 	result.Took = p.config.Now().Sub(began)
 	if result.NewEvents > 0 || result.SettledEvents > 0 {

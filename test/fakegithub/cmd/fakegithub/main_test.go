@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,5 +99,32 @@ func TestRun_RefusesWhatItShould(t *testing.T) {
 		if err == nil || fault.KindOf(err) != tc.want || out.Len() != 0 {
 			t.Errorf("%v: got %v and %q, want a fault of kind %v", tc.args, err, out.String(), tc.want)
 		}
+	}
+}
+
+func TestRun_TellsHooksWhereItIs(t *testing.T) {
+	payloads := make(chan string, 1)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		payloads <- string(body)
+	}))
+	defer receiver.Close()
+	file := filepath.Join(t.TempDir(), "seed.json")
+	seed := fmt.Sprintf(`{"repos":[{"owner":"acme","name":"widgets","hooks":[{"url":%q}]}]}`, receiver.URL)
+	if err := os.WriteFile(file, []byte(seed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	reader, writer := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, []string{"--seed", file}, writer, io.Discard) }()
+	line, err := bufio.NewReader(reader).ReadString('\n')
+	base := strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "fakegithub listening on ")
+	if ping := <-payloads; err != nil || !strings.Contains(ping, base+"/repos/acme/widgets") {
+		t.Errorf("the ping is %s, without %s (%v)", ping, base, err)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("run ended with %v", err)
 	}
 }
