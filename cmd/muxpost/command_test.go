@@ -96,6 +96,9 @@ type fakePoller struct {
 	entries   []*pollerv1.LedgerEntry
 	sources   []*pollerv1.Source
 	counts    []*pollerv1.StateCount
+	reasons   []*pollerv1.ReasonCount
+	cancelled []*pollerv1.CancelRequest
+	listed    []*pollerv1.ListLedgerRequest
 	events    []*pollerv1.PollEvent
 	retried   []*pollerv1.RetryRequest
 	acks      []*pollerv1.Acknowledgement
@@ -115,6 +118,7 @@ func (f *fakePoller) ListLedger(_ context.Context, r *pollerv1.ListLedgerRequest
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := &pollerv1.ListLedgerResponse{}
+	f.listed = append(f.listed, r)
 	for _, e := range f.entries {
 		if r.GetDeliveryId() != "" && e.GetDeliveryId() != r.GetDeliveryId() || r.GetState() != 0 && e.GetState() != r.GetState() {
 			continue
@@ -194,7 +198,7 @@ func (f *fakePoller) ListSources(context.Context, *pollerv1.ListSourcesRequest) 
 }
 
 func (f *fakePoller) CountLedger(context.Context, *pollerv1.CountLedgerRequest) (*pollerv1.CountLedgerResponse, error) {
-	return &pollerv1.CountLedgerResponse{Counts: f.counts}, nil
+	return &pollerv1.CountLedgerResponse{Counts: f.counts, Reasons: f.reasons}, nil
 }
 
 // fakeDispatcher answers by what it holds.

@@ -9,94 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
-	"muxpost.dev/muxpost/core/fault"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 )
 
 // lookTime bounds a look at all sources; each has 50 s of its own.
 const lookTime = 70 * time.Second
-
-func ledgerCommand(a *app) *cobra.Command {
-	var state string
-	c := &cobra.Command{
-		Use: "ledger [ITEM]", Short: "List events and what became of them, newest first", Args: args(0, 1, ""),
-		Example: "  muxpost ledger --state held\n  muxpost ledger github:octo/widget#7",
-		RunE: func(cmd *cobra.Command, given []string) error {
-			item, err := itemOf(given)
-			if err != nil {
-				return err
-			}
-			wanted, err := ledgerStateOf(state)
-			if err != nil {
-				return err
-			}
-			s, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			all, err := s.ledger(cmd.Context(), item, wanted, a.limit)
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return view.JSON(a.stdout, all)
-			}
-			a.printer().Ledger(all.GetEntries())
-			return nil
-		},
-	}
-	c.Flags().StringVar(&state, "state", "", "only events in this `STATE`: "+strings.Join(ledgerStates(), ", "))
-	a.jsonFlag(c)
-	a.limitFlag(c, 50)
-	return c
-}
-
-func ledgerStates() []string {
-	var out []string
-	for n := 1; n < len(pollerv1.LedgerState_name); n++ {
-		out = append(out, view.LedgerState(pollerv1.LedgerState(n)))
-	}
-	return out
-}
-
-func ledgerStateOf(word string) (pollerv1.LedgerState, error) {
-	if word == "" {
-		return pollerv1.LedgerState_LEDGER_STATE_UNSPECIFIED, nil
-	}
-	n, ok := pollerv1.LedgerState_value["LEDGER_STATE_"+strings.ToUpper(strings.ReplaceAll(word, "-", "_"))]
-	if !ok || n == 0 {
-		return 0, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "there is no state %q", word).
-			WithRemedy("the states are " + strings.Join(ledgerStates(), ", "))
-	}
-	return pollerv1.LedgerState(n), nil
-}
-
-// ledger lists rows of the ledger.
-func (s *services) ledger(ctx context.Context, item string, state pollerv1.LedgerState, limit int) (*pollerv1.ListLedgerResponse, error) {
-	all := &pollerv1.ListLedgerResponse{}
-	return all, s.poller(ctx, callTime, func(ctx context.Context, c pollerv1.PollerServiceClient) error {
-		return pages(limit, func(size int32, token string) (int, string, error) {
-			page, err := c.ListLedger(ctx, &pollerv1.ListLedgerRequest{WorkItem: item, State: state, PageSize: size, PageToken: token})
-			all.Entries = append(all.Entries, page.GetEntries()...)
-			all.NextPageToken = page.GetNextPageToken()
-			return len(page.GetEntries()), page.GetNextPageToken(), err
-		})
-	})
-}
-
-// entry returns the ledger's row of a delivery; nil when there is none.
-func (s *services) entry(ctx context.Context, id string) (*pollerv1.LedgerEntry, error) {
-	var entry *pollerv1.LedgerEntry
-	return entry, s.poller(ctx, callTime, func(ctx context.Context, c pollerv1.PollerServiceClient) error {
-		page, err := c.ListLedger(ctx, &pollerv1.ListLedgerRequest{DeliveryId: id})
-		if len(page.GetEntries()) > 0 {
-			entry = page.GetEntries()[0]
-		}
-		return err
-	})
-}
 
 func deliveriesCommand(a *app) *cobra.Command {
 	c := &cobra.Command{

@@ -8,8 +8,8 @@ type EventType string
 const (
 	// CommentFailed: an event gave up. Fields kind, reason, tries, versions.
 	CommentFailed EventType = "poll.comment_failed"
-	// CommentCancelled: an event was cancelled because its object was deleted upstream, or edited before it was delivered. Fields kind,
-	// and of an edit reason and by: the delivery in its place.
+	// CommentCancelled: an event was cancelled because its object was deleted upstream, or edited before it was delivered, or by a person's
+	// word. Fields kind; of an edit reason and by, the delivery in its place; and of a person's word reason, who, why and state: what it had been.
 	CommentCancelled EventType = "poll.comment_cancelled"
 	// Rearmed: events of an item that had given up are pending again. Fields comments, recorded_versions, version.
 	Rearmed EventType = "poll.rearmed"
@@ -39,7 +39,7 @@ const (
 func EventTypes() map[EventType]string {
 	return map[EventType]string{
 		CommentFailed:    "an event gave up: its tries are spent",
-		CommentCancelled: "an event was cancelled because it was deleted upstream, or edited before it was delivered",
+		CommentCancelled: "an event was cancelled because it was deleted upstream, edited before it was delivered, or by a person's word",
 		Rearmed:          "events of an item that had given up have a new budget",
 		Retried:          "an event that had ended is tried again by a person's word",
 		SettledByHand:    "an event that needed a person is settled by his word",

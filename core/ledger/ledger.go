@@ -1,6 +1,6 @@
 // Package ledger holds the rules of the ledger of events: how an event is known (Key, DeliveryID), what states it passes through,
 // what an answer from the dispatcher does to it (Apply), when an event that gave up gets another budget (Rearm), what its deletion
-// upstream does (Cancel), and what is told on the ticket (Posts, Repost). Only answers spend a try: an outage spends none.
+// upstream or a person's word does (Cancel, CancelByHand), and what is told on the ticket (Posts, Repost). Only answers spend a try: an outage spends none.
 //
 // It performs nothing and reads no clock; it knows nothing of Postgres, GitHub or sessions.
 package ledger
@@ -80,7 +80,7 @@ const (
 	Dropped
 	// GaveUp has spent its tries.
 	GaveUp
-	// Cancelled was deleted or superseded upstream.
+	// Cancelled was deleted or superseded upstream, or cancelled by a person.
 	Cancelled
 )
 
@@ -154,8 +154,15 @@ const (
 	SweepTime = 5 * time.Minute
 
 	firstPause = 5 * time.Second
-	maxPause   = time.Minute
+	// maxPause is the longest pause after a silence: somebody has to find out that it is over.
+	maxPause = time.Minute
 )
+
+// failurePauses are the pauses after answered failures, the last one for all that follow. What failed just so is likely to fail again: with each
+// failure it is waited longer, so that a cause of hours does not spend a large budget within minutes.
+func failurePauses() []time.Duration {
+	return []time.Duration{firstPause, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour}
+}
 
 // The ledger's own reasons; others come from policy and from the dispatcher.
 const (
@@ -167,6 +174,8 @@ const (
 	ReasonUnauthorised = "unauthorised"
 	// ReasonDeleted: cancelled, because it was deleted upstream.
 	ReasonDeleted = "deleted_upstream"
+	// ReasonByHand: cancelled, by a person's word.
+	ReasonByHand = "cancelled_by_hand"
 	// ReasonRearmed: pending again after it gave up, because another version is running.
 	ReasonRearmed = "rearmed"
 	// ReasonSessionOccupied is the dispatcher's, for an event that was dropped because of who lives under its session's name.
@@ -197,7 +206,9 @@ type Progress struct {
 	Reason string
 }
 
-// Apply returns the progress of an event after an answer. reason is the answer's own, after is when the answer said to ask again
+// Apply returns the progress of an event after an answer. Answers are of four classes: what ends it (arrived, dropping), what spends a try and
+// waits ever longer (failing), what waits and costs nothing however long it lasts (silent, working, holding), and what waits ten minutes for
+// evidence (unproven). reason is the answer's own, after is when the answer said to ask again
 // (zero when it did not), and jitter, from 0 to 1, spreads the looks of many events.
 func Apply(p Progress, a Answer, reason string, after time.Duration, now time.Time, jitter float64) Progress {
 	if p.Budget == 0 {
@@ -226,7 +237,7 @@ func Apply(p Progress, a Answer, reason string, after time.Duration, now time.Ti
 		if p.Tries >= p.Budget {
 			return p.end(GaveUp, reason)
 		}
-		return p.wait(Pending, max(after, pause(p.Tries)), now, jitter)
+		return p.wait(Pending, max(after, failurePause(p.Tries)), now, jitter)
 	case Holding:
 		if p.HeldSince.IsZero() {
 			p.HeldSince = now
@@ -256,20 +267,17 @@ func (p Progress) end(s State, reason string) Progress {
 	return p
 }
 
-// Cancel returns the progress of an event whose object was deleted upstream. One that waits, or gave up and might be re-armed, is
-// cancelled for good; one that is being delivered is judged by its outcome, and one that has ended stays what it is.
-func Cancel(p Progress) Progress {
-	if p.State == Pending || p.State == Held || p.State == GaveUp {
-		return p.end(Cancelled, ReasonDeleted)
-	}
-	return p
-}
-
 // wait sets the next look, up to a quarter later than asked, so that what failed together does not come back together.
 func (p Progress) wait(s State, d time.Duration, now time.Time, jitter float64) Progress {
 	p.State = s
 	p.NextLook = now.Add(d + time.Duration(float64(d)/4*min(max(jitter, 0), 1)))
 	return p
+}
+
+// failurePause is the pause after the nth failure.
+func failurePause(n int) time.Duration {
+	all := failurePauses()
+	return all[min(max(n, 1), len(all))-1]
 }
 
 // pause doubles from firstPause up to maxPause.

@@ -79,6 +79,28 @@ func TestForget_WhatIsForgottenAndStillThereUpstreamIsNoEventAgain(t *testing.T)
 	equal(t, "an item that is closed and opened again, new", look(t, p).NewEvents, 0)
 }
 
+func TestForget_WhateverKindIsListedUpstreamIsNoEventAgain(t *testing.T) {
+	w, p, n := deletedWorld(t)
+	w.comment(t, n, "alice", "looks good")
+	look(t, p)
+	carry(t, p)
+	sql(t, p, `alter table poller.events drop constraint events_kind`)
+	sql(t, p, `update poller.events set kind = 'something else' where kind = 'comment'`)
+	asked := w.asked()
+	for range 2 {
+		age(t, p, 91)
+		forget(t, p)
+		equal(t, "left", len(rows(t, p)), 0)
+		// A new poller reads everything that is listed.
+		sql(t, p, `update poller.items set seen_at = null, seen_updated_at = null, comments_since = null`)
+		w.clock.advance(time.Hour)
+		p = w.open(t)
+		equal(t, "new", look(t, p).NewEvents, 0)
+		carry(t, p)
+	}
+	equal(t, "asked, rows", []any{w.asked() - asked, len(rows(t, p))}, []any{0, 0})
+}
+
 func TestForget_KeepsWhatIsOpenOrNeedsAPersonHoweverOld(t *testing.T) {
 	w, p, n := deletedWorld(t)
 	states := []string{

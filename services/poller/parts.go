@@ -244,7 +244,8 @@ func (p *parts) serve(ctx context.Context, c settings.Poller) error {
 	group.Add("forward", p.forwarder.Run)
 	group.Add("sweep", p.retrier.Run)
 	group.Add("hints", hints{p.asked, p.store, p.retrier, p.telemetry.Logger}.follow)
-	group.Add("schedule", func(ctx context.Context) error { return p.schedule(ctx, c) })
+	group.Add("look", p.poller.Run)
+	group.Add("schedule", p.schedule)
 	if err := p.hooks.join(ctx, &group, p); err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -255,18 +256,10 @@ func (p *parts) serve(ctx context.Context, c settings.Poller) error {
 	return err
 }
 
-func (p *parts) schedule(ctx context.Context, c settings.Poller) error {
-	sources := make([]schedule.Source, len(c.Sources))
-	for i, s := range c.Sources {
-		sources[i] = schedule.Source{Name: s.Name, Interval: s.Interval}
-	}
+func (p *parts) schedule(ctx context.Context) error {
 	config := schedule.Config{
-		Pool: p.quiet, Schema: migrations.RiverSchema, Sources: sources, TracerProvider: p.telemetry.TracerProvider(),
+		Pool: p.quiet, Schema: migrations.RiverSchema, TracerProvider: p.telemetry.TracerProvider(),
 		Logger: slog.New(atLeast{p.telemetry.Logger.Handler(), slog.LevelWarn}),
-		Look: func(ctx context.Context, name string) error {
-			_, err := p.poller.Look(ctx, name)
-			return err
-		},
 		Forget: p.forget,
 	}
 	if p.notifier != nil {

@@ -88,7 +88,13 @@ func start(t *testing.T, w *world) *running {
 // eventually waits for what another goroutine or process will make true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	within(t, 30*time.Second, what, ok)
+}
+
+// within is eventually with a patience of its own.
+func within(t *testing.T, patience time.Duration, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
 	for !ok() {
 		if time.Now().After(deadline) {
 			t.Fatalf("in vain: %s", what)

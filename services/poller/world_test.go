@@ -32,7 +32,12 @@ import (
 	"muxpost.dev/muxpost/test/fakegithub"
 )
 
-func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
+func TestMain(m *testing.M) {
+	if config := os.Getenv(asProcess); config != "" {
+		beProcess(config)
+	}
+	os.Exit(dbtest.Main(m))
+}
 
 // clock is the fake GitHub's.
 type clock struct {
@@ -253,6 +258,18 @@ func rows(t *testing.T, p *parts) []string {
 	var out []string
 	for _, e := range entries(t, p) {
 		out = append(out, strings.TrimSpace(strings.Join([]string{e.Kind, e.Author, e.State.String(), e.Reason}, " ")))
+	}
+	return out
+}
+
+// counts returns how many events are in each state.
+func counts(t *testing.T, p *parts) map[ledger.State]int64 {
+	t.Helper()
+	all, err := p.store.Count(t.Context(), poll.Filter{})
+	must(t, err)
+	out := map[ledger.State]int64{}
+	for _, c := range all {
+		out[c.State] += c.Events
 	}
 	return out
 }

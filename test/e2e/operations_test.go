@@ -119,12 +119,34 @@ func (k *kitchen) dropped() string {
 	return row.GetDeliveryId()
 }
 
+// waiting makes a delivery that waits for the end of a pause of all.
+func (k *kitchen) waiting() string {
+	k.t.Helper()
+	k.says("", "pause", "--all")
+	other := stack.Item(99)
+	k.says("", "send", other, "not that soon")
+	var id string
+	k.until("an event waits for the end of the pause", func() bool {
+		rows, err := k.Events(k.ctx, other)
+		if err != nil || len(rows) == 0 || rows[0].GetReason() != "paused" {
+			return false
+		}
+		id = rows[0].GetDeliveryId()
+		return true
+	})
+	return id
+}
+
 // cook runs one recipe.
 func (k *kitchen) cook(r recipe) {
 	k.t.Helper()
 	delivery := k.delivered
 	if regexp.MustCompile(`Retry|Reopen|Settle`).MatchString(r.text) {
 		delivery = k.dropped()
+	}
+	if strings.Contains(r.text, "Cancel '") {
+		delivery = k.waiting()
+		defer k.says("", "unpause", "--all")
 	}
 	if strings.Contains(r.text, "StopSession") {
 		if _, err := k.WaitEvent(k.ctx, item, 1); err != nil { // what was sent by hand is under way, and is not stopped in the middle

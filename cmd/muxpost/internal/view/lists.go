@@ -85,6 +85,23 @@ func (p Printer) Ledger(entries []*pollerv1.LedgerEntry) {
 		[]string{"DELIVERY", "ITEM", "STATE", "KIND", "BY", "TRIES", "NEXT LOOK", "CAME IN", "REASON"}, rows)
 }
 
+// Counts writes how many events are in each state, and for which reasons.
+func (p Printer) Counts(counts *pollerv1.CountLedgerResponse) {
+	var rows [][]Cell
+	for _, c := range counts.GetCounts() {
+		if c.GetCount() == 0 {
+			continue
+		}
+		rows = append(rows, []Cell{stateCell(LedgerState(c.GetState())), Text(""), Text(fmt.Sprint(c.GetCount()))})
+		for _, r := range counts.GetReasons() {
+			if r.GetState() == c.GetState() && r.GetReason() != "" {
+				rows = append(rows, []Cell{Text(""), Text(r.GetReason()), Text(fmt.Sprint(r.GetCount()))})
+			}
+		}
+	}
+	p.Table("no event in the ledger", []string{"STATE", "REASON", "EVENTS"}, rows)
+}
+
 // Waits reports whether an event is still on its way.
 func Waits(s pollerv1.LedgerState) bool {
 	return s == pollerv1.LedgerState_LEDGER_STATE_PENDING || s == pollerv1.LedgerState_LEDGER_STATE_LEASED ||

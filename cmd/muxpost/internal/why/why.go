@@ -178,12 +178,16 @@ func settled() map[string]Explanation {
 				"it is edited",
 		},
 		"deleted_upstream": {"it was deleted upstream before it was delivered, so it never will be", ""},
-		"rearmed":          {"its tries were spent, and another version of muxpost gave it new ones", byItself},
-		"superseded":       {"it was edited upstream before it was delivered, and what it says now took its place", ""},
-		"typed_again":      {"nothing showed whether the agent took it, and a person had it typed once more, as another delivery", ""},
-		"done":             {"a person said that it is done, so it is not tried again", ""},
-		"own":              {"muxpost wrote it itself", ""},
-		"bot":              {"a machine wrote it, and machines do not steer agents: two that answer each other would never end", ""},
+		"cancelled_by_hand": {
+			"a person cancelled it, so it is not delivered any more; what it says after a later edit upstream is an event of its own",
+			"",
+		},
+		"rearmed":     {"its tries were spent, and another version of muxpost gave it new ones", byItself},
+		"superseded":  {"it was edited upstream before it was delivered, and what it says now took its place", ""},
+		"typed_again": {"nothing showed whether the agent took it, and a person had it typed once more, as another delivery", ""},
+		"done":        {"a person said that it is done, so it is not tried again", ""},
+		"own":         {"muxpost wrote it itself", ""},
+		"bot":         {"a machine wrote it, and machines do not steer agents: two that answer each other would never end", ""},
 	}
 }
 

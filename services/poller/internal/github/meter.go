@@ -23,21 +23,21 @@ var _ poll.Meter = (*Client)(nil)
 // meter counts requests, and keeps what answers say of limits.
 type meter struct {
 	mu     sync.Mutex
-	counts map[string]*poll.Count // by repository, in lower case
+	counts map[string]*poll.Requests // by repository, in lower case
 	rates  map[rateKey]poll.Rate
 }
 
 type rateKey struct{ credential, resource string }
 
 func newMeter() *meter {
-	return &meter{counts: map[string]*poll.Count{}, rates: map[rateKey]poll.Rate{}}
+	return &meter{counts: map[string]*poll.Requests{}, rates: map[rateKey]poll.Rate{}}
 }
 
 // of returns the counter of what a context's requests are about.
-func (m *meter) of(ctx context.Context) *poll.Count {
+func (m *meter) of(ctx context.Context) *poll.Requests {
 	repository := strings.ToLower(repositoryOf(ctx))
 	if m.counts[repository] == nil {
-		m.counts[repository] = &poll.Count{}
+		m.counts[repository] = &poll.Requests{}
 	}
 	return m.counts[repository]
 }
@@ -46,7 +46,7 @@ func (m *meter) silent(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := m.of(ctx)
-	n.Requests++
+	n.Sent++
 	n.Failed++
 }
 
@@ -55,7 +55,7 @@ func (m *meter) answered(ctx context.Context, credential string, response *http.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := m.of(ctx)
-	n.Requests++
+	n.Sent++
 	switch {
 	case response.StatusCode == http.StatusNotModified:
 		n.Unchanged++
@@ -92,7 +92,7 @@ func (m *meter) answered(ctx context.Context, credential string, response *http.
 func (c *Client) Use() poll.Use {
 	m := c.transport.meter
 	u := poll.Use{Credential: c.transport.credential.String(), Skew: c.transport.clock.ahead(), Problems: c.refusals.list(),
-		Repositories: map[string]poll.Count{}}
+		Repositories: map[string]poll.Requests{}}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for repository, n := range m.counts {

@@ -25,9 +25,14 @@ const (
 
 // Ledger keeps items, events and how far each source was read. Its errors are faults.
 type Ledger interface {
-	// BeginLook takes the lease of a source for a while. While another holder has it, that is fault.Conflict with
-	// ReasonLeaseHeld; before the end of a limit of the source's, it is fault.Throttled.
-	BeginLook(ctx context.Context, source, holder string, lease time.Duration) (Look, error)
+	// BeginLook takes the lease of a source for a while. While another look has it, or while one that ended is younger than every, that is
+	// fault.Conflict with ReasonLeaseHeld; before the end of a limit of the source's, it is fault.Throttled.
+	BeginLook(ctx context.Context, source, holder string, lease, every time.Duration) (Look, error)
+	// KeepLook renews the lease. One that was lost is fault.Fenced.
+	KeepLook(ctx context.Context, source, holder string, lease time.Duration) error
+	// LookDue returns how long it is until a source that is looked at every so often is to be looked at, not below zero: at once where a look
+	// did not end and its lease did.
+	LookDue(ctx context.Context, source string, every time.Duration) (time.Duration, error)
 	// EndLook records how a look went and gives the lease back. A lease that was lost changes nothing.
 	EndLook(ctx context.Context, source, holder string, end LookEnd) error
 	// Known returns the items that were last seen in a place and are not closed, and those with one of the node ids.
@@ -363,10 +368,21 @@ type Filter struct {
 	DeliveryID string
 	// State chooses one state when it is not nil.
 	State *ledger.State
+	// Source, Kind and Reason choose rows with exactly that; empty for all.
+	Source, Kind, Reason string
+	// Since chooses rows that came in at this time or later; zero for all.
+	Since time.Time
 	// Before chooses rows with a lower ID; zero means from the newest.
 	Before int64
 	// Limit is how many rows at most.
 	Limit int
+}
+
+// Count is how many events are in a state for a reason.
+type Count struct {
+	State  ledger.State
+	Reason string
+	Events int64
 }
 
 // EventQuery chooses events of the poller's own. The zero value, with a limit, chooses the oldest.

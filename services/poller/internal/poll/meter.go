@@ -20,8 +20,8 @@ type Use struct {
 	// Credential is what kind of credential is used, for people; it is no secret.
 	Credential string
 	// Total counts everything, and Repositories what was about each of them, by name in lower case.
-	Total        Count
-	Repositories map[string]Count
+	Total        Requests
+	Repositories map[string]Requests
 	// Rates are the limits, by credential and resource.
 	Rates []Rate
 	// Skew is how far the source's clock is before ours.
@@ -30,20 +30,20 @@ type Use struct {
 	Problems []KindProblem
 }
 
-// Count counts requests.
-type Count struct {
-	// Requests are all that were sent. Unchanged are those that found what is known, and cost nothing; Failed are those that were refused, or
+// Requests counts requests.
+type Requests struct {
+	// Sent are all that were sent. Unchanged are those that found what is known, and cost nothing; Failed are those that were refused, or
 	// not answered.
-	Requests, Unchanged, Failed int64
+	Sent, Unchanged, Failed int64
 }
 
 // Plus returns the sum.
-func (c Count) Plus(other Count) Count {
-	return Count{c.Requests + other.Requests, c.Unchanged + other.Unchanged, c.Failed + other.Failed}
+func (c Requests) Plus(other Requests) Requests {
+	return Requests{c.Sent + other.Sent, c.Unchanged + other.Unchanged, c.Failed + other.Failed}
 }
 
 // Charged returns how many requests the limits were charged, at most.
-func (c Count) Charged() int64 { return c.Requests - c.Unchanged }
+func (c Requests) Charged() int64 { return c.Sent - c.Unchanged }
 
 // Rate is a limit as the source last told it.
 type Rate struct {

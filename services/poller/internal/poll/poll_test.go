@@ -144,7 +144,13 @@ type fakeLedger struct {
 	records []Record
 }
 
-func (l *fakeLedger) BeginLook(context.Context, string, string, time.Duration) (Look, error) {
+func (l *fakeLedger) KeepLook(context.Context, string, string, time.Duration) error { return nil }
+
+func (l *fakeLedger) LookDue(context.Context, string, time.Duration) (time.Duration, error) {
+	return 0, nil
+}
+
+func (l *fakeLedger) BeginLook(context.Context, string, string, time.Duration, time.Duration) (Look, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.held {

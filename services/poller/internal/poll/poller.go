@@ -2,6 +2,7 @@ package poll
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"slices"
 	"strings"
@@ -15,8 +16,6 @@ import (
 const (
 	// LookTime bounds one look at one source. What was read by then is kept, and the next look goes on from there.
 	LookTime = 50 * time.Second
-	// lookLease is longer, so that a look that is still being ended is not overtaken.
-	lookLease = 60 * time.Second
 	// leasePause is how long to wait for another look at the same source before asking for its lease again.
 	leasePause = 100 * time.Millisecond
 )
@@ -118,10 +117,14 @@ type Result struct {
 // LookNow looks at all of a source, and waits first while somebody else is looking. It fails only for a name that it does not know,
 // with fault.NotFound; a look that fails is a Result.
 func (p *Poller) LookNow(ctx context.Context, name string) (Result, error) {
+	w, err := p.source(name)
+	if err != nil {
+		return Result{}, err
+	}
 	for {
-		result, err := p.look(ctx, name, true)
-		if err != nil || fault.ReasonOf(result.Err) != fault.ReasonLeaseHeld {
-			return result, err
+		result := p.look(ctx, w, 0, true)
+		if fault.ReasonOf(result.Err) != fault.ReasonLeaseHeld {
+			return result, nil
 		}
 		timer := time.NewTimer(leasePause)
 		select {
@@ -135,47 +138,59 @@ func (p *Poller) LookNow(ctx context.Context, name string) (Result, error) {
 
 // Look looks once at what is due of a source. While somebody else is looking, the result's error has ReasonLeaseHeld.
 func (p *Poller) Look(ctx context.Context, name string) (Result, error) {
-	return p.look(ctx, name, false)
+	w, err := p.source(name)
+	if err != nil {
+		return Result{}, err
+	}
+	return p.look(ctx, w, 0, false), nil
 }
 
-func (p *Poller) look(ctx context.Context, name string, byHand bool) (Result, error) {
+func (p *Poller) source(name string) (Watched, error) {
 	i := slices.IndexFunc(p.config.Sources, func(w Watched) bool { return w.Name == name })
 	if i < 0 {
 		remedy := "none is configured: add one under poller.sources"
 		if known := p.Sources(); len(known) > 0 {
 			remedy = "known here: " + strings.Join(known, ", ")
 		}
-		return Result{}, fault.Newf(fault.NotFound, fault.ReasonSourceNotFound, "there is no source called %q", line(name)).WithRemedy(remedy)
+		return Watched{}, fault.Newf(fault.NotFound, fault.ReasonSourceNotFound, "there is no source called %q", line(name)).WithRemedy(remedy)
 	}
+	return p.config.Sources[i], nil
+}
+
+// look looks at a source once, unless somebody else does, or one that ended is younger than every.
+// By hand, everything of it is due.
+func (p *Poller) look(ctx context.Context, w Watched, every time.Duration, byHand bool) Result {
 	ctx, cancel := context.WithTimeout(ctx, LookTime)
 	defer cancel()
-	began := p.config.Now()
-	look, err := p.config.Ledger.BeginLook(ctx, name, p.config.Holder, lookLease)
+	began, holder := p.config.Now(), p.config.Holder+"/"+rand.Text()
+	look, err := p.config.Ledger.BeginLook(ctx, w.Name, holder, lookLease, every)
 	if err != nil {
-		result := Result{Source: name, Err: err, Took: p.config.Now().Sub(began)}
+		result := Result{Source: w.Name, Err: err, Took: p.config.Now().Sub(began)}
 		if fault.ReasonOf(err) != fault.ReasonLeaseHeld && fault.KindOf(err) != fault.Throttled {
 			p.report(ctx, result)
 		}
-		return result, nil
+		return result
 	}
-	ctx, end := obs.Start(ctx, p.config.Tracer, "poll.Source", slog.String(obs.KeySource, name))
-	l := p.newLook(ctx, p.config.Sources[i], began)
+	ctx, end := obs.Start(ctx, p.config.Tracer, "poll.Source", slog.String(obs.KeySource, w.Name))
+	l := p.newLook(ctx, w, began)
 	l.known = look.Repositories
+	kept := p.keep(ctx, cancel, w.Name, holder)
 	l.run(ctx, byHand)
+	kept()
 	result := l.result
 	result.Took = p.config.Now().Sub(began)
 	// The lease goes back also when the look ran out of time.
 	endCtx, cancelEnd := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancelEnd()
-	if err := p.config.Ledger.EndLook(endCtx, name, p.config.Holder, l.end(look)); err != nil && result.Err == nil {
+	if err := p.config.Ledger.EndLook(endCtx, w.Name, holder, l.end(look)); err != nil && result.Err == nil {
 		result.Err = err
 	}
 	obs.Annotate(ctx, slog.Int("items", result.Items), slog.Int("new_events", result.NewEvents),
 		slog.Int("settled_events", result.SettledEvents))
 	end(result.Err)
 	p.report(ctx, result)
-	p.reportKinds(ctx, p.config.Sources[i])
-	return result, nil
+	p.reportKinds(ctx, w)
+	return result
 }
 
 // self returns the login that a source's token acts as; empty when it may not be told. What muxpost writes has its mark in any case.

@@ -49,6 +49,8 @@ type Ended interface {
 	TypeAgain(ctx context.Context, again Again) (id string, err error)
 	// Settle ends an event for good that was dropped, gave up or was settled as unconfirmed; false when it is none of these (any more).
 	Settle(ctx context.Context, again Again) (bool, error)
+	// Cancel ends an event that ledger.CancelByHand lets end, and returns what it was before; false when it stays that.
+	Cancel(ctx context.Context, by Again) (before ledger.Progress, done bool, err error)
 	// Hurry makes an event that waits due at once.
 	Hurry(ctx context.Context, id string) error
 }
@@ -247,6 +249,8 @@ func retriable(row Entry) error {
 			what = "it was typed again, as the delivery "
 		}
 		return refused(what+row.SupersededBy, "see muxpost explain "+row.SupersededBy)
+	case row.State == ledger.Cancelled && row.Reason == ledger.ReasonByHand:
+		return refused("a person cancelled it, so it is not delivered any more", send)
 	case row.State == ledger.Cancelled || !row.DeletedAt.IsZero():
 		return refused("it was deleted upstream, so it is not delivered any more", send)
 	case row.State == ledger.Settled && row.Reason == ReasonDone:

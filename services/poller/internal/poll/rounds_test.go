@@ -89,7 +89,7 @@ type turnsLedger struct {
 
 func (s *turnsLedger) Items(context.Context, []string) (map[string]Owner, error) { return nil, nil }
 
-func (s *turnsLedger) BeginLook(context.Context, string, string, time.Duration) (Look, error) {
+func (s *turnsLedger) BeginLook(context.Context, string, string, time.Duration, time.Duration) (Look, error) {
 	look := Look{Repositories: map[string]RepositoryLook{}}
 	for name, k := range s.turns.known {
 		k.Since, k.SinceFull, k.Wait = time.Since(s.looked[name]), time.Since(s.fullRead[name]), max(0, time.Until(s.until[name]))

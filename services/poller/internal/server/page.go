@@ -19,6 +19,8 @@ const (
 	eventPageSize   = 100
 	maxPageSize     = 500
 	tokenPrefix     = "before:"
+	// maxWord is longer than any name of a source, a kind or a reason.
+	maxWord = 200
 )
 
 // filterOf checks what was asked for.
@@ -37,6 +39,18 @@ func filterOf(r *pollerv1.ListLedgerRequest) (poll.Filter, error) {
 			return f, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "there is no ledger state %d", r.GetState())
 		}
 		f.State = &state
+	}
+	f.Source, f.Kind, f.Reason = r.GetSource(), r.GetKind(), r.GetReason()
+	for what, word := range map[string]string{"source": f.Source, "kind": f.Kind, "reason": f.Reason} {
+		if len(word) > maxWord {
+			return f, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "the %s has %d bytes and the limit is %d", what, len(word), maxWord)
+		}
+	}
+	if r.GetSince() != nil {
+		if err := r.GetSince().CheckValid(); err != nil {
+			return f, fault.New(fault.Invalid, fault.ReasonBadArgument, "since is no time").WithRemedy("write it as 2026-01-31T12:00:00Z")
+		}
+		f.Since = r.GetSince().AsTime()
 	}
 	if f.Limit, err = limitOf(r.GetPageSize(), defaultPageSize); err != nil {
 		return f, err

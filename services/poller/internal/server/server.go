@@ -41,14 +41,16 @@ type Retrier interface {
 	Retry(ctx context.Context, again poll.Again) (poll.Retried, error)
 	// Settle ends it for good, and returns the row, and whether this call did it.
 	Settle(ctx context.Context, again poll.Again) (row poll.Entry, settled bool, err error)
+	// Cancel ends it before it was delivered, and returns the row, and whether this call did it.
+	Cancel(ctx context.Context, by poll.Again) (row poll.Entry, cancelled bool, err error)
 }
 
 // Ledger is read.
 type Ledger interface {
 	// List returns rows, newest first.
 	List(ctx context.Context, f poll.Filter) ([]poll.Entry, error)
-	// Count returns how many events are in each state.
-	Count(ctx context.Context) (map[ledger.State]int64, error)
+	// Count returns how many events are in each state for each reason.
+	Count(ctx context.Context, f poll.Filter) ([]poll.Count, error)
 	// SourceStates returns what is on record of sources, by name.
 	SourceStates(ctx context.Context, names []string) (map[string]poll.SourceState, error)
 	// Events returns the poller's own events, in order of sequence.
@@ -136,6 +138,15 @@ func (s *Server) Settle(ctx context.Context, r *pollerv1.SettleRequest) (*poller
 	return &pollerv1.SettleResponse{Entry: entry(row), Settled: settled}, nil
 }
 
+// Cancel ends an event by a person's word before it was delivered.
+func (s *Server) Cancel(ctx context.Context, r *pollerv1.CancelRequest) (*pollerv1.CancelResponse, error) {
+	row, cancelled, err := s.retrier.Cancel(ctx, poll.Again{DeliveryID: r.GetDeliveryId(), Who: r.GetWho(), Reason: r.GetReason()})
+	if err != nil {
+		return nil, err
+	}
+	return &pollerv1.CancelResponse{Entry: entry(row), Cancelled: cancelled}, nil
+}
+
 // Acknowledge keeps an entry off the list of what needs a person.
 func (s *Server) Acknowledge(ctx context.Context, r *pollerv1.AcknowledgeRequest) (*pollerv1.AcknowledgeResponse, error) {
 	a := poll.Ack{EntryID: r.GetEntryId(), State: r.GetState(), DeliveryID: r.GetDeliveryId(), Who: r.GetWho(), Reason: r.GetReason()}
@@ -189,15 +200,26 @@ func (s *Server) ListLedger(ctx context.Context, r *pollerv1.ListLedgerRequest) 
 	return response, nil
 }
 
-// CountLedger returns how many events are in each state.
-func (s *Server) CountLedger(ctx context.Context, _ *pollerv1.CountLedgerRequest) (*pollerv1.CountLedgerResponse, error) {
-	counts, err := s.ledger.Count(ctx)
+// CountLedger returns how many events are in each state, and for which reasons.
+func (s *Server) CountLedger(ctx context.Context, r *pollerv1.CountLedgerRequest) (*pollerv1.CountLedgerResponse, error) {
+	filter, err := filterOf(&pollerv1.ListLedgerRequest{WorkItem: r.GetWorkItem(), Source: r.GetSource(), Kind: r.GetKind(), Since: r.GetSince()})
+	if err != nil {
+		return nil, err
+	}
+	counts, err := s.ledger.Count(ctx, filter)
 	if err != nil {
 		return nil, err
 	}
 	response := &pollerv1.CountLedgerResponse{}
 	for _, wire := range slices.Sorted(maps.Keys(states())) {
-		response.Counts = append(response.Counts, &pollerv1.StateCount{State: wire, Count: counts[states()[wire]]})
+		all := &pollerv1.StateCount{State: wire}
+		for _, c := range counts {
+			if c.State == states()[wire] {
+				all.Count += c.Events
+				response.Reasons = append(response.Reasons, &pollerv1.ReasonCount{State: wire, Reason: c.Reason, Count: c.Events})
+			}
+		}
+		response.Counts = append(response.Counts, all)
 	}
 	return response, nil
 }

@@ -78,6 +78,6 @@ func repository(name string, state poll.RepositoryState, use poll.Use) *pollerv1
 	return out
 }
 
-func count(c poll.Count) *pollerv1.RequestCount {
-	return &pollerv1.RequestCount{Total: c.Requests, Unchanged: c.Unchanged, Failed: c.Failed}
+func count(c poll.Requests) *pollerv1.RequestCount {
+	return &pollerv1.RequestCount{Total: c.Sent, Unchanged: c.Unchanged, Failed: c.Failed}
 }

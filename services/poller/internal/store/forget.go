@@ -9,7 +9,6 @@ import (
 
 	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/db"
-	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
 const (
@@ -28,6 +27,9 @@ func finished(row string) string {
     or e.state = 'cancelled' and e.updated_at < now() - greatest(@keep::interval, @cancelled::interval))`, "e.", row+".")
 }
 
+// What has an object key, and a result of CI, may be listed upstream for as long as it is there, so how far it was forgotten stays with its item. The rest comes in
+// once: the opening event at the first sight of its item, which is never forgotten, and what was sent by hand.
+//
 // The revisions of an object are deleted once all of them are finished, the oldest first: what is left is always the newest, by which an
 // edit is told.
 var forgetStatement = `
@@ -43,10 +45,10 @@ with old as (
   for update of e skip locked
 ), gone as (
   delete from poller.events e using old where e.id = old.id
-  returning e.work_item, e.kind, greatest(e.upstream_at, least(e.revised_at, now() - @keep::interval)) as at
+  returning e.work_item, e.object_key <> '' or e.kind = 'check' as listed, greatest(e.upstream_at, least(e.revised_at, now() - @keep::interval)) as at
 ), marked as (
   update poller.items i set forgotten_through = greatest(i.forgotten_through, f.at)
-  from (select work_item, max(at) as at from gone where kind = any(@kinds) group by work_item) f
+  from (select work_item, max(at) as at from gone where listed group by work_item) f
   where i.work_item = f.work_item
 )
 select count(*) from gone`
@@ -67,11 +69,11 @@ delete from poller.acks a
 where a.delivery_id <> '' and not exists (select from poller.events e where e.delivery_id = a.delivery_id)`
 
 // Forget deletes what is finished and has not changed for a while: events with what was told of them upstream, and what the poller did.
-// What is open, held, dropped, given up or unconfirmed stays. How far comments, reviews and results of CI were forgotten stays with their item, so that none of them
-// is ever taken for new. It returns how many events and lines went.
+// What is open, held, dropped, given up or unconfirmed stays. How far what is listed upstream was forgotten stays with its item, so that
+// none of it is ever taken for new. It returns how many events and lines went.
 func (s *Store) Forget(ctx context.Context, keep time.Duration) (events, lines int64, err error) {
 	args := pgx.NamedArgs{
-		"keep": keep, "cancelled": keepCancelled, "unconfirmed": ledger.ReasonUnconfirmed, "kinds": append(poll.PostKinds(), poll.KindCheck), "n": forgetBatch,
+		"keep": keep, "cancelled": keepCancelled, "unconfirmed": ledger.ReasonUnconfirmed, "n": forgetBatch,
 	}
 	for n := int64(1); n > 0; events += n {
 		if err := s.quiet.QueryRow(ctx, forgetStatement, args).Scan(&n); err != nil {

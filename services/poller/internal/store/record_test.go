@@ -182,14 +182,14 @@ func TestSubmit_TheSameKeyIsOneRowAndAnotherMessageUnderItIsRefused(t *testing.T
 func TestLook_OneAtATimeForASource(t *testing.T) {
 	w := newWorld(t)
 	begin := func() error {
-		_, err := w.BeginLook(t.Context(), "gh", "me", time.Minute)
+		_, err := w.BeginLook(t.Context(), "gh", "me", time.Minute, 0)
 		return err
 	}
 	must(t, begin())
 	if err := begin(); fault.ReasonOf(err) != fault.ReasonLeaseHeld {
 		t.Errorf("a second look at once: %v", err)
 	}
-	if _, err := w.BeginLook(t.Context(), "other", "me", time.Minute); err != nil {
+	if _, err := w.BeginLook(t.Context(), "other", "me", time.Minute, 0); err != nil {
 		t.Errorf("another source: %v", err)
 	}
 	must(t, w.EndLook(t.Context(), "gh", "me", poll.LookEnd{Repositories: []poll.RepositoryEnd{{Name: "Octo/Widget"}}}))
@@ -200,16 +200,16 @@ func TestLook_OneAtATimeForASource(t *testing.T) {
 
 func TestLook_ALimitCountsForEveryReplicaAndSurvivesARestart(t *testing.T) {
 	w := newWorld(t)
-	_, err := w.BeginLook(t.Context(), "gh", "me", time.Minute)
+	_, err := w.BeginLook(t.Context(), "gh", "me", time.Minute, 0)
 	must(t, err)
 	must(t, w.EndLook(t.Context(), "gh", "me", poll.LookEnd{Problem: "limited", Wait: time.Hour, Throttles: 2}))
-	_, err = w.BeginLook(t.Context(), "gh", "somebody else", time.Minute)
+	_, err = w.BeginLook(t.Context(), "gh", "somebody else", time.Minute, 0)
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Kind != fault.Throttled || f.RetryAfter < 59*time.Minute {
 		t.Errorf("got %v", err)
 	}
 	w.sql(t, `update poller.sources set not_before = now()`)
-	look, err := w.BeginLook(t.Context(), "gh", "me", time.Minute)
+	look, err := w.BeginLook(t.Context(), "gh", "me", time.Minute, 0)
 	must(t, err)
 	equal(t, "limits in a row", look.Throttles, 2)
 }
@@ -223,7 +223,7 @@ func TestSourceStates_AreWhatTheLooksLeft(t *testing.T) {
 		return states["gh"]
 	}
 	look := func(end poll.LookEnd) {
-		_, err := w.BeginLook(t.Context(), "gh", "me", time.Minute)
+		_, err := w.BeginLook(t.Context(), "gh", "me", time.Minute, 0)
 		must(t, err)
 		must(t, w.EndLook(t.Context(), "gh", "me", end))
 	}
@@ -235,7 +235,7 @@ func TestSourceStates_AreWhatTheLooksLeft(t *testing.T) {
 	s := get()
 	equal(t, "after a failure", []any{s.LastError, s.LastErrorAt.Equal(s.LastLook), s.LastSuccess.Equal(first.LastSuccess), s.NotBefore.IsZero()},
 		[]any{"the token was refused", true, true, true})
-	_, err := w.BeginLook(t.Context(), "gh", "me", time.Minute)
+	_, err := w.BeginLook(t.Context(), "gh", "me", time.Minute, 0)
 	must(t, err)
 	s = get()
 	equal(t, "while the next look is under way", []any{s.LastError, s.LastErrorAt.IsZero()}, []any{"the token was refused", true})
@@ -250,20 +250,6 @@ func TestSourceStates_AreWhatTheLooksLeft(t *testing.T) {
 	equal(t, "open items", get().Items, 1)
 	w.sql(t, `update poller.items set closed_at = now()`)
 	equal(t, "open items once it is closed", get().Items, 0)
-}
-
-func TestCount_CountsByState(t *testing.T) {
-	w := newWorld(t)
-	counts, err := w.Count(t.Context())
-	must(t, err)
-	equal(t, "an empty ledger", counts, map[ledger.State]int64{})
-	one, two := ref(t, 1), ref(t, 2)
-	w.add(t, one, event(one, "a", epoch, 1), event(one, "b", epoch, 2))
-	w.add(t, two, event(two, "c", epoch, 1))
-	w.answer(t, w.one(t), ledger.Arrived, 0)
-	counts, err = w.Count(t.Context())
-	must(t, err)
-	equal(t, "counts", counts, map[ledger.State]int64{ledger.Pending: 2, ledger.Delivered: 1})
 }
 
 func TestListen_WakesOnNewEvents(t *testing.T) {

@@ -11,7 +11,7 @@ func TestRepositories_AreWhatTheLooksLeft(t *testing.T) {
 	w := newWorld(t)
 	begin := func() map[string]poll.RepositoryLook {
 		t.Helper()
-		look, err := w.BeginLook(t.Context(), "gh", "me", time.Minute)
+		look, err := w.BeginLook(t.Context(), "gh", "me", time.Minute, 0)
 		must(t, err)
 		return look.Repositories
 	}

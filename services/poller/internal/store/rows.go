@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -100,55 +99,6 @@ insert into poller.items (work_item, source, place, number) values (@item, @sour
 			WithRemedy("send it to " + known)
 	}
 	return err
-}
-
-// List returns rows of the ledger, newest first.
-func (s *Store) List(ctx context.Context, f poll.Filter) ([]poll.Entry, error) {
-	var where []string
-	args := pgx.NamedArgs{"limit": f.Limit}
-	add := func(condition, name string, value any) {
-		where = append(where, condition)
-		args[name] = value
-	}
-	if f.WorkItem != "" {
-		add("work_item = @item", "item", f.WorkItem)
-	}
-	if f.DeliveryID != "" {
-		add("delivery_id = @delivery", "delivery", f.DeliveryID)
-	}
-	if f.State != nil {
-		add("state = @state", "state", f.State.String())
-	}
-	if f.Before > 0 {
-		add("id < @before", "before", f.Before)
-	}
-	statement := `select ` + entryColumns + entryTables
-	if len(where) > 0 {
-		statement += ` where ` + strings.Join(where, " and ")
-	}
-	rows, err := s.pool.Query(ctx, statement+` order by id desc limit @limit`, args)
-	if err != nil {
-		return nil, db.Fault(err)
-	}
-	entries, err := pgx.CollectRows(rows, scanEntry)
-	return entries, db.Fault(err)
-}
-
-// Count returns how many events are in each state; a state that no event is in is left out.
-func (s *Store) Count(ctx context.Context) (map[ledger.State]int64, error) {
-	rows, err := s.pool.Query(ctx, `select state, count(*) from poller.events group by state`)
-	if err != nil {
-		return nil, db.Fault(err)
-	}
-	counts := map[ledger.State]int64{}
-	var name string
-	var n int64
-	_, err = pgx.ForEachRow(rows, []any{&name, &n}, func() error {
-		state, err := parseState(name)
-		counts[state] = n
-		return err
-	})
-	return counts, db.Fault(err)
 }
 
 func parseState(name string) (ledger.State, error) {

@@ -13,25 +13,29 @@ import (
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
-// BeginLook takes the lease of a source. While another holder has it, that is fault.Conflict with ReasonLeaseHeld; before the
-// end of a limit of the source's, it is fault.Throttled, with the time that is left.
-func (s *Store) BeginLook(ctx context.Context, source, holder string, lease time.Duration) (poll.Look, error) {
+// BeginLook takes the lease of a source. While another look has it, or while one that ended is younger than every, that is fault.Conflict
+// with ReasonLeaseHeld; before the end of a limit of the source's, it is fault.Throttled, with the time that is left.
+func (s *Store) BeginLook(ctx context.Context, source, holder string, lease, every time.Duration) (poll.Look, error) {
 	var look poll.Look
 	err := db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := exec(ctx, tx, `insert into poller.sources (name) values (@name) on conflict do nothing`,
 			pgx.NamedArgs{"name": source}); err != nil {
 			return err
 		}
-		var held bool
+		var held, young bool
 		var limited *time.Duration
 		row := tx.QueryRow(ctx, `
-select coalesce(lease_until > now(), false), not_before - now(), throttles
-from poller.sources where name = @name for update`, pgx.NamedArgs{"name": source})
-		if err := row.Scan(&held, &limited, &look.Throttles); err != nil {
+select coalesce(lease_until > now(), false), coalesce(lease_holder is null and last_look_at > now() - @every::interval, false),
+  not_before - now(), throttles
+from poller.sources where name = @name for update`, pgx.NamedArgs{"name": source, "every": every})
+		if err := row.Scan(&held, &young, &limited, &look.Throttles); err != nil {
 			return err
 		}
-		if held {
+		switch {
+		case held:
 			return fault.Newf(fault.Conflict, fault.ReasonLeaseHeld, "another look at %s is under way", source)
+		case young:
+			return fault.Newf(fault.Conflict, fault.ReasonLeaseHeld, "another look at %s has just ended", source)
 		}
 		if limited != nil && *limited > 0 {
 			left := max(time.Second, limited.Round(time.Second))
@@ -48,6 +52,32 @@ update poller.sources set lease_holder = @holder, lease_until = now() + @lease, 
 		return err
 	})
 	return look, err
+}
+
+// KeepLook renews the lease of a source. One that was lost is fault.Fenced.
+func (s *Store) KeepLook(ctx context.Context, source, holder string, lease time.Duration) error {
+	n, err := exec(ctx, s.quiet, `update poller.sources set lease_until = now() + @lease::interval where name = @name and lease_holder = @holder`,
+		pgx.NamedArgs{"name": source, "holder": holder, "lease": lease})
+	if err == nil && n == 0 {
+		return fault.Newf(fault.Fenced, fault.ReasonLeaseLost, "another look at %s has its lease", source)
+	}
+	return err
+}
+
+// LookDue returns how long it is until a source that is looked at every so often is to be looked at, not below zero. A look that did not end
+// leaves its lease behind: then it is the end of that.
+func (s *Store) LookDue(ctx context.Context, source string, every time.Duration) (time.Duration, error) {
+	var wait *time.Duration
+	err := s.quiet.QueryRow(ctx, `
+select greatest(coalesce(lease_until, last_look_at + @every::interval), not_before) - now() from poller.sources where name = @name`,
+		pgx.NamedArgs{"name": source, "every": every}).Scan(&wait)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && wait == nil {
+		return 0, nil // nobody has looked yet
+	}
+	if err != nil {
+		return 0, db.Fault(err)
+	}
+	return max(0, *wait), nil
 }
 
 // EndLook records how a look went and gives the lease back. A lease that was lost changes nothing, except that a limit of the

@@ -45,7 +45,7 @@ const (
 	LedgerState_LEDGER_STATE_DROPPED LedgerState = 6
 	// Its tries are used up.
 	LedgerState_LEDGER_STATE_GAVE_UP LedgerState = 7
-	// It was deleted or superseded upstream.
+	// It was deleted or superseded upstream, or cancelled by a person.
 	LedgerState_LEDGER_STATE_CANCELLED LedgerState = 8
 )
 
@@ -680,6 +680,125 @@ func (x *SettleResponse) GetSettled() bool {
 	return false
 }
 
+// CancelRequest names an event that waits, is held or gave up.
+type CancelRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The delivery's id. Required.
+	DeliveryId string `protobuf:"bytes,1,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	// Who says so, for people, at most 100 bytes of UTF-8. Optional.
+	Who string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	// Why, for people, at most 300 bytes of UTF-8. Optional.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelRequest) Reset() {
+	*x = CancelRequest{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelRequest) ProtoMessage() {}
+
+func (x *CancelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
+func (*CancelRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *CancelRequest) GetDeliveryId() string {
+	if x != nil {
+		return x.DeliveryId
+	}
+	return ""
+}
+
+func (x *CancelRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *CancelRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// CancelResponse holds the row.
+type CancelResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The row as it stands.
+	Entry *LedgerEntry `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
+	// True when this call ended it; false when it was cancelled before.
+	Cancelled     bool `protobuf:"varint,2,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelResponse) Reset() {
+	*x = CancelResponse{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelResponse) ProtoMessage() {}
+
+func (x *CancelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
+func (*CancelResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CancelResponse) GetEntry() *LedgerEntry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+func (x *CancelResponse) GetCancelled() bool {
+	if x != nil {
+		return x.Cancelled
+	}
+	return false
+}
+
 // AcknowledgeRequest names an entry and the state in which it was seen.
 type AcknowledgeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -699,7 +818,7 @@ type AcknowledgeRequest struct {
 
 func (x *AcknowledgeRequest) Reset() {
 	*x = AcknowledgeRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[9]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -711,7 +830,7 @@ func (x *AcknowledgeRequest) String() string {
 func (*AcknowledgeRequest) ProtoMessage() {}
 
 func (x *AcknowledgeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[9]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -724,7 +843,7 @@ func (x *AcknowledgeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgeRequest.ProtoReflect.Descriptor instead.
 func (*AcknowledgeRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{9}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AcknowledgeRequest) GetEntryId() string {
@@ -773,7 +892,7 @@ type AcknowledgeResponse struct {
 
 func (x *AcknowledgeResponse) Reset() {
 	*x = AcknowledgeResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[10]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -785,7 +904,7 @@ func (x *AcknowledgeResponse) String() string {
 func (*AcknowledgeResponse) ProtoMessage() {}
 
 func (x *AcknowledgeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[10]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -798,7 +917,7 @@ func (x *AcknowledgeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgeResponse.ProtoReflect.Descriptor instead.
 func (*AcknowledgeResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{10}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AcknowledgeResponse) GetAcknowledgement() *Acknowledgement {
@@ -829,7 +948,7 @@ type Acknowledgement struct {
 
 func (x *Acknowledgement) Reset() {
 	*x = Acknowledgement{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[11]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -841,7 +960,7 @@ func (x *Acknowledgement) String() string {
 func (*Acknowledgement) ProtoMessage() {}
 
 func (x *Acknowledgement) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[11]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +973,7 @@ func (x *Acknowledgement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acknowledgement.ProtoReflect.Descriptor instead.
 func (*Acknowledgement) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{11}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Acknowledgement) GetEntryId() string {
@@ -910,7 +1029,7 @@ type ListAcknowledgementsRequest struct {
 
 func (x *ListAcknowledgementsRequest) Reset() {
 	*x = ListAcknowledgementsRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[12]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +1041,7 @@ func (x *ListAcknowledgementsRequest) String() string {
 func (*ListAcknowledgementsRequest) ProtoMessage() {}
 
 func (x *ListAcknowledgementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[12]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1054,7 @@ func (x *ListAcknowledgementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAcknowledgementsRequest.ProtoReflect.Descriptor instead.
 func (*ListAcknowledgementsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{12}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListAcknowledgementsRequest) GetPageSize() int32 {
@@ -956,7 +1075,7 @@ type ListAcknowledgementsResponse struct {
 
 func (x *ListAcknowledgementsResponse) Reset() {
 	*x = ListAcknowledgementsResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[13]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1087,7 @@ func (x *ListAcknowledgementsResponse) String() string {
 func (*ListAcknowledgementsResponse) ProtoMessage() {}
 
 func (x *ListAcknowledgementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[13]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1100,7 @@ func (x *ListAcknowledgementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAcknowledgementsResponse.ProtoReflect.Descriptor instead.
 func (*ListAcknowledgementsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{13}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListAcknowledgementsResponse) GetAcknowledgements() []*Acknowledgement {
@@ -1008,7 +1127,7 @@ type LinkPullRequest struct {
 
 func (x *LinkPullRequest) Reset() {
 	*x = LinkPullRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1139,7 @@ func (x *LinkPullRequest) String() string {
 func (*LinkPullRequest) ProtoMessage() {}
 
 func (x *LinkPullRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[14]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1152,7 @@ func (x *LinkPullRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkPullRequest.ProtoReflect.Descriptor instead.
 func (*LinkPullRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{14}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LinkPullRequest) GetPull() string {
@@ -1077,7 +1196,7 @@ type LinkPullResponse struct {
 
 func (x *LinkPullResponse) Reset() {
 	*x = LinkPullResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1208,7 @@ func (x *LinkPullResponse) String() string {
 func (*LinkPullResponse) ProtoMessage() {}
 
 func (x *LinkPullResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[15]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1221,7 @@ func (x *LinkPullResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkPullResponse.ProtoReflect.Descriptor instead.
 func (*LinkPullResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{15}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LinkPullResponse) GetLink() *PullLink {
@@ -1142,7 +1261,7 @@ type PullLink struct {
 
 func (x *PullLink) Reset() {
 	*x = PullLink{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1273,7 @@ func (x *PullLink) String() string {
 func (*PullLink) ProtoMessage() {}
 
 func (x *PullLink) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[16]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1286,7 @@ func (x *PullLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullLink.ProtoReflect.Descriptor instead.
 func (*PullLink) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{16}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PullLink) GetPull() string {
@@ -1232,7 +1351,7 @@ type ListLinksRequest struct {
 
 func (x *ListLinksRequest) Reset() {
 	*x = ListLinksRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[17]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1244,7 +1363,7 @@ func (x *ListLinksRequest) String() string {
 func (*ListLinksRequest) ProtoMessage() {}
 
 func (x *ListLinksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[17]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1257,7 +1376,7 @@ func (x *ListLinksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLinksRequest.ProtoReflect.Descriptor instead.
 func (*ListLinksRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{17}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListLinksRequest) GetOf() string {
@@ -1285,7 +1404,7 @@ type ListLinksResponse struct {
 
 func (x *ListLinksResponse) Reset() {
 	*x = ListLinksResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[18]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1297,7 +1416,7 @@ func (x *ListLinksResponse) String() string {
 func (*ListLinksResponse) ProtoMessage() {}
 
 func (x *ListLinksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[18]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1310,7 +1429,7 @@ func (x *ListLinksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLinksResponse.ProtoReflect.Descriptor instead.
 func (*ListLinksResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{18}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListLinksResponse) GetLinks() []*PullLink {
@@ -1375,7 +1494,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[19]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1506,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[19]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1519,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{19}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LedgerEntry) GetDeliveryId() string {
@@ -1581,7 +1700,7 @@ type Ahead struct {
 
 func (x *Ahead) Reset() {
 	*x = Ahead{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[20]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1712,7 @@ func (x *Ahead) String() string {
 func (*Ahead) ProtoMessage() {}
 
 func (x *Ahead) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[20]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1725,7 @@ func (x *Ahead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ahead.ProtoReflect.Descriptor instead.
 func (*Ahead) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{20}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Ahead) GetDeliveryId() string {
@@ -1649,14 +1768,22 @@ type ListLedgerRequest struct {
 	// Where the last page ended; empty for the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Only the row of this delivery; empty for all.
-	DeliveryId    string `protobuf:"bytes,5,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	DeliveryId string `protobuf:"bytes,5,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	// Only those that this source brought; empty for all. "manual" is what came by Submit.
+	Source string `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
+	// Only those of this kind, such as "comment"; empty for all.
+	Kind string `protobuf:"bytes,7,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Only those with exactly this reason, such as "unauthorised"; empty for all.
+	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Only those that came into the ledger at this time or later; unset for all.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListLedgerRequest) Reset() {
 	*x = ListLedgerRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[21]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1795,7 @@ func (x *ListLedgerRequest) String() string {
 func (*ListLedgerRequest) ProtoMessage() {}
 
 func (x *ListLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[21]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1808,7 @@ func (x *ListLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ListLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{21}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListLedgerRequest) GetWorkItem() string {
@@ -1719,6 +1846,34 @@ func (x *ListLedgerRequest) GetDeliveryId() string {
 	return ""
 }
 
+func (x *ListLedgerRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ListLedgerRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ListLedgerRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ListLedgerRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 // ListLedgerResponse is one page.
 type ListLedgerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1732,7 +1887,7 @@ type ListLedgerResponse struct {
 
 func (x *ListLedgerResponse) Reset() {
 	*x = ListLedgerResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[22]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +1899,7 @@ func (x *ListLedgerResponse) String() string {
 func (*ListLedgerResponse) ProtoMessage() {}
 
 func (x *ListLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[22]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +1912,7 @@ func (x *ListLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ListLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{22}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListLedgerResponse) GetEntries() []*LedgerEntry {
@@ -1774,16 +1929,24 @@ func (x *ListLedgerResponse) GetNextPageToken() string {
 	return ""
 }
 
-// CountLedgerRequest asks for the counts of the whole ledger.
+// CountLedgerRequest chooses what is counted; the zero value is the whole ledger.
 type CountLedgerRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only events of this work item; empty for all.
+	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// Only those that this source brought; empty for all.
+	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	// Only those of this kind; empty for all.
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Only those that came into the ledger at this time or later; unset for all.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CountLedgerRequest) Reset() {
 	*x = CountLedgerRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[23]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1795,7 +1958,7 @@ func (x *CountLedgerRequest) String() string {
 func (*CountLedgerRequest) ProtoMessage() {}
 
 func (x *CountLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[23]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1808,21 +1971,51 @@ func (x *CountLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountLedgerRequest.ProtoReflect.Descriptor instead.
 func (*CountLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{23}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *CountLedgerRequest) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *CountLedgerRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *CountLedgerRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *CountLedgerRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
 }
 
 // CountLedgerResponse holds the counts.
 type CountLedgerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One count a state, every state once, in the order of LedgerState; 0 for a state that no event is in.
-	Counts        []*StateCount `protobuf:"bytes,1,rep,name=counts,proto3" json:"counts,omitempty"`
+	Counts []*StateCount `protobuf:"bytes,1,rep,name=counts,proto3" json:"counts,omitempty"`
+	// The same by state and reason, in the order of LedgerState and then of the reason; what no event is in is left out.
+	Reasons       []*ReasonCount `protobuf:"bytes,2,rep,name=reasons,proto3" json:"reasons,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CountLedgerResponse) Reset() {
 	*x = CountLedgerResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[24]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +2027,7 @@ func (x *CountLedgerResponse) String() string {
 func (*CountLedgerResponse) ProtoMessage() {}
 
 func (x *CountLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[24]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +2040,7 @@ func (x *CountLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountLedgerResponse.ProtoReflect.Descriptor instead.
 func (*CountLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{24}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CountLedgerResponse) GetCounts() []*StateCount {
@@ -1855,6 +2048,77 @@ func (x *CountLedgerResponse) GetCounts() []*StateCount {
 		return x.Counts
 	}
 	return nil
+}
+
+func (x *CountLedgerResponse) GetReasons() []*ReasonCount {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+// ReasonCount is how many events are in a state for a reason.
+type ReasonCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The state.
+	State LedgerState `protobuf:"varint,1,opt,name=state,proto3,enum=muxpost.poller.v1.LedgerState" json:"state,omitempty"`
+	// Stable reason of the state; empty where it has none.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How many events are in it.
+	Count         int64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReasonCount) Reset() {
+	*x = ReasonCount{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReasonCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReasonCount) ProtoMessage() {}
+
+func (x *ReasonCount) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReasonCount.ProtoReflect.Descriptor instead.
+func (*ReasonCount) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ReasonCount) GetState() LedgerState {
+	if x != nil {
+		return x.State
+	}
+	return LedgerState_LEDGER_STATE_UNSPECIFIED
+}
+
+func (x *ReasonCount) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ReasonCount) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
 }
 
 // StateCount is how many events are in a state.
@@ -1870,7 +2134,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[25]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +2146,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[25]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +2159,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{25}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StateCount) GetState() LedgerState {
@@ -1921,7 +2185,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[26]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2197,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[26]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2210,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{26}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{29}
 }
 
 // ListSourcesResponse holds the sources.
@@ -1960,7 +2224,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[27]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2236,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[27]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2249,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{27}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -2042,7 +2306,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[28]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2318,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[28]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2331,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{28}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Source) GetName() string {
@@ -2218,7 +2482,7 @@ type RequestCount struct {
 
 func (x *RequestCount) Reset() {
 	*x = RequestCount{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[29]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2494,7 @@ func (x *RequestCount) String() string {
 func (*RequestCount) ProtoMessage() {}
 
 func (x *RequestCount) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[29]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2507,7 @@ func (x *RequestCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestCount.ProtoReflect.Descriptor instead.
 func (*RequestCount) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{29}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RequestCount) GetTotal() int64 {
@@ -2286,7 +2550,7 @@ type RateLimit struct {
 
 func (x *RateLimit) Reset() {
 	*x = RateLimit{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[30]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2298,7 +2562,7 @@ func (x *RateLimit) String() string {
 func (*RateLimit) ProtoMessage() {}
 
 func (x *RateLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[30]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2311,7 +2575,7 @@ func (x *RateLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RateLimit.ProtoReflect.Descriptor instead.
 func (*RateLimit) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{30}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RateLimit) GetCredential() string {
@@ -2374,7 +2638,7 @@ type SourceRepository struct {
 
 func (x *SourceRepository) Reset() {
 	*x = SourceRepository{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[31]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2650,7 @@ func (x *SourceRepository) String() string {
 func (*SourceRepository) ProtoMessage() {}
 
 func (x *SourceRepository) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[31]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2399,7 +2663,7 @@ func (x *SourceRepository) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceRepository.ProtoReflect.Descriptor instead.
 func (*SourceRepository) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{31}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SourceRepository) GetRepository() string {
@@ -2473,7 +2737,7 @@ type UnreadKind struct {
 
 func (x *UnreadKind) Reset() {
 	*x = UnreadKind{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[32]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +2749,7 @@ func (x *UnreadKind) String() string {
 func (*UnreadKind) ProtoMessage() {}
 
 func (x *UnreadKind) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[32]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +2762,7 @@ func (x *UnreadKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreadKind.ProtoReflect.Descriptor instead.
 func (*UnreadKind) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{32}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *UnreadKind) GetKind() string {
@@ -2547,7 +2811,7 @@ type PollEvent struct {
 
 func (x *PollEvent) Reset() {
 	*x = PollEvent{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[33]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2559,7 +2823,7 @@ func (x *PollEvent) String() string {
 func (*PollEvent) ProtoMessage() {}
 
 func (x *PollEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[33]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2572,7 +2836,7 @@ func (x *PollEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollEvent.ProtoReflect.Descriptor instead.
 func (*PollEvent) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{33}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PollEvent) GetSequence() int64 {
@@ -2654,7 +2918,7 @@ type ListPollEventsRequest struct {
 
 func (x *ListPollEventsRequest) Reset() {
 	*x = ListPollEventsRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2930,7 @@ func (x *ListPollEventsRequest) String() string {
 func (*ListPollEventsRequest) ProtoMessage() {}
 
 func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2943,7 @@ func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPollEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListPollEventsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{34}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListPollEventsRequest) GetAfterSequence() int64 {
@@ -2743,7 +3007,7 @@ type ListPollEventsResponse struct {
 
 func (x *ListPollEventsResponse) Reset() {
 	*x = ListPollEventsResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[35]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2755,7 +3019,7 @@ func (x *ListPollEventsResponse) String() string {
 func (*ListPollEventsResponse) ProtoMessage() {}
 
 func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[35]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2768,7 +3032,7 @@ func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPollEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListPollEventsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{35}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListPollEventsResponse) GetEvents() []*PollEvent {
@@ -2823,7 +3087,15 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"`\n" +
 	"\x0eSettleResponse\x124\n" +
 	"\x05entry\x18\x01 \x01(\v2\x1e.muxpost.poller.v1.LedgerEntryR\x05entry\x12\x18\n" +
-	"\asettled\x18\x02 \x01(\bR\asettled\"\x90\x01\n" +
+	"\asettled\x18\x02 \x01(\bR\asettled\"Z\n" +
+	"\rCancelRequest\x12\x1f\n" +
+	"\vdelivery_id\x18\x01 \x01(\tR\n" +
+	"deliveryId\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"d\n" +
+	"\x0eCancelResponse\x124\n" +
+	"\x05entry\x18\x01 \x01(\v2\x1e.muxpost.poller.v1.LedgerEntryR\x05entry\x12\x1c\n" +
+	"\tcancelled\x18\x02 \x01(\bR\tcancelled\"\x90\x01\n" +
 	"\x12AcknowledgeRequest\x12\x19\n" +
 	"\bentry_id\x18\x01 \x01(\tR\aentryId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1f\n" +
@@ -2903,7 +3175,7 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"deliveryId\x124\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1e.muxpost.poller.v1.LedgerStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\"\xc3\x01\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"\xb9\x02\n" +
 	"\x11ListLedgerRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x124\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1e.muxpost.poller.v1.LedgerStateR\x05state\x12\x1b\n" +
@@ -2911,13 +3183,26 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x1f\n" +
 	"\vdelivery_id\x18\x05 \x01(\tR\n" +
-	"deliveryId\"v\n" +
+	"deliveryId\x12\x16\n" +
+	"\x06source\x18\x06 \x01(\tR\x06source\x12\x12\n" +
+	"\x04kind\x18\a \x01(\tR\x04kind\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x120\n" +
+	"\x05since\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"v\n" +
 	"\x12ListLedgerResponse\x128\n" +
 	"\aentries\x18\x01 \x03(\v2\x1e.muxpost.poller.v1.LedgerEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x14\n" +
-	"\x12CountLedgerRequest\"L\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x8f\x01\n" +
+	"\x12CountLedgerRequest\x12\x1b\n" +
+	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x86\x01\n" +
 	"\x13CountLedgerResponse\x125\n" +
-	"\x06counts\x18\x01 \x03(\v2\x1d.muxpost.poller.v1.StateCountR\x06counts\"X\n" +
+	"\x06counts\x18\x01 \x03(\v2\x1d.muxpost.poller.v1.StateCountR\x06counts\x128\n" +
+	"\areasons\x18\x02 \x03(\v2\x1e.muxpost.poller.v1.ReasonCountR\areasons\"q\n" +
+	"\vReasonCount\x124\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x1e.muxpost.poller.v1.LedgerStateR\x05state\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x03R\x05count\"X\n" +
 	"\n" +
 	"StateCount\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.muxpost.poller.v1.LedgerStateR\x05state\x12\x14\n" +
@@ -3016,12 +3301,13 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\x14LEDGER_STATE_SETTLED\x10\x05\x12\x18\n" +
 	"\x14LEDGER_STATE_DROPPED\x10\x06\x12\x18\n" +
 	"\x14LEDGER_STATE_GAVE_UP\x10\a\x12\x1a\n" +
-	"\x16LEDGER_STATE_CANCELLED\x10\b2\xeb\b\n" +
+	"\x16LEDGER_STATE_CANCELLED\x10\b2\xba\t\n" +
 	"\rPollerService\x12P\n" +
 	"\aPollNow\x12!.muxpost.poller.v1.PollNowRequest\x1a\".muxpost.poller.v1.PollNowResponse\x12M\n" +
 	"\x06Submit\x12 .muxpost.poller.v1.SubmitRequest\x1a!.muxpost.poller.v1.SubmitResponse\x12J\n" +
 	"\x05Retry\x12\x1f.muxpost.poller.v1.RetryRequest\x1a .muxpost.poller.v1.RetryResponse\x12M\n" +
-	"\x06Settle\x12 .muxpost.poller.v1.SettleRequest\x1a!.muxpost.poller.v1.SettleResponse\x12\\\n" +
+	"\x06Settle\x12 .muxpost.poller.v1.SettleRequest\x1a!.muxpost.poller.v1.SettleResponse\x12M\n" +
+	"\x06Cancel\x12 .muxpost.poller.v1.CancelRequest\x1a!.muxpost.poller.v1.CancelResponse\x12\\\n" +
 	"\vAcknowledge\x12%.muxpost.poller.v1.AcknowledgeRequest\x1a&.muxpost.poller.v1.AcknowledgeResponse\x12|\n" +
 	"\x14ListAcknowledgements\x12..muxpost.poller.v1.ListAcknowledgementsRequest\x1a/.muxpost.poller.v1.ListAcknowledgementsResponse\"\x03\x90\x02\x01\x12S\n" +
 	"\bLinkPull\x12\".muxpost.poller.v1.LinkPullRequest\x1a#.muxpost.poller.v1.LinkPullResponse\x12[\n" +
@@ -3045,7 +3331,7 @@ func file_muxpost_poller_v1_poller_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_poller_v1_poller_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_muxpost_poller_v1_poller_proto_goTypes = []any{
 	(LedgerState)(0),                     // 0: muxpost.poller.v1.LedgerState
 	(*PollNowRequest)(nil),               // 1: muxpost.poller.v1.PollNowRequest
@@ -3057,114 +3343,124 @@ var file_muxpost_poller_v1_poller_proto_goTypes = []any{
 	(*RetryResponse)(nil),                // 7: muxpost.poller.v1.RetryResponse
 	(*SettleRequest)(nil),                // 8: muxpost.poller.v1.SettleRequest
 	(*SettleResponse)(nil),               // 9: muxpost.poller.v1.SettleResponse
-	(*AcknowledgeRequest)(nil),           // 10: muxpost.poller.v1.AcknowledgeRequest
-	(*AcknowledgeResponse)(nil),          // 11: muxpost.poller.v1.AcknowledgeResponse
-	(*Acknowledgement)(nil),              // 12: muxpost.poller.v1.Acknowledgement
-	(*ListAcknowledgementsRequest)(nil),  // 13: muxpost.poller.v1.ListAcknowledgementsRequest
-	(*ListAcknowledgementsResponse)(nil), // 14: muxpost.poller.v1.ListAcknowledgementsResponse
-	(*LinkPullRequest)(nil),              // 15: muxpost.poller.v1.LinkPullRequest
-	(*LinkPullResponse)(nil),             // 16: muxpost.poller.v1.LinkPullResponse
-	(*PullLink)(nil),                     // 17: muxpost.poller.v1.PullLink
-	(*ListLinksRequest)(nil),             // 18: muxpost.poller.v1.ListLinksRequest
-	(*ListLinksResponse)(nil),            // 19: muxpost.poller.v1.ListLinksResponse
-	(*LedgerEntry)(nil),                  // 20: muxpost.poller.v1.LedgerEntry
-	(*Ahead)(nil),                        // 21: muxpost.poller.v1.Ahead
-	(*ListLedgerRequest)(nil),            // 22: muxpost.poller.v1.ListLedgerRequest
-	(*ListLedgerResponse)(nil),           // 23: muxpost.poller.v1.ListLedgerResponse
-	(*CountLedgerRequest)(nil),           // 24: muxpost.poller.v1.CountLedgerRequest
-	(*CountLedgerResponse)(nil),          // 25: muxpost.poller.v1.CountLedgerResponse
-	(*StateCount)(nil),                   // 26: muxpost.poller.v1.StateCount
-	(*ListSourcesRequest)(nil),           // 27: muxpost.poller.v1.ListSourcesRequest
-	(*ListSourcesResponse)(nil),          // 28: muxpost.poller.v1.ListSourcesResponse
-	(*Source)(nil),                       // 29: muxpost.poller.v1.Source
-	(*RequestCount)(nil),                 // 30: muxpost.poller.v1.RequestCount
-	(*RateLimit)(nil),                    // 31: muxpost.poller.v1.RateLimit
-	(*SourceRepository)(nil),             // 32: muxpost.poller.v1.SourceRepository
-	(*UnreadKind)(nil),                   // 33: muxpost.poller.v1.UnreadKind
-	(*PollEvent)(nil),                    // 34: muxpost.poller.v1.PollEvent
-	(*ListPollEventsRequest)(nil),        // 35: muxpost.poller.v1.ListPollEventsRequest
-	(*ListPollEventsResponse)(nil),       // 36: muxpost.poller.v1.ListPollEventsResponse
-	nil,                                  // 37: muxpost.poller.v1.PollEvent.FieldsEntry
-	(*durationpb.Duration)(nil),          // 38: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 39: google.protobuf.Timestamp
+	(*CancelRequest)(nil),                // 10: muxpost.poller.v1.CancelRequest
+	(*CancelResponse)(nil),               // 11: muxpost.poller.v1.CancelResponse
+	(*AcknowledgeRequest)(nil),           // 12: muxpost.poller.v1.AcknowledgeRequest
+	(*AcknowledgeResponse)(nil),          // 13: muxpost.poller.v1.AcknowledgeResponse
+	(*Acknowledgement)(nil),              // 14: muxpost.poller.v1.Acknowledgement
+	(*ListAcknowledgementsRequest)(nil),  // 15: muxpost.poller.v1.ListAcknowledgementsRequest
+	(*ListAcknowledgementsResponse)(nil), // 16: muxpost.poller.v1.ListAcknowledgementsResponse
+	(*LinkPullRequest)(nil),              // 17: muxpost.poller.v1.LinkPullRequest
+	(*LinkPullResponse)(nil),             // 18: muxpost.poller.v1.LinkPullResponse
+	(*PullLink)(nil),                     // 19: muxpost.poller.v1.PullLink
+	(*ListLinksRequest)(nil),             // 20: muxpost.poller.v1.ListLinksRequest
+	(*ListLinksResponse)(nil),            // 21: muxpost.poller.v1.ListLinksResponse
+	(*LedgerEntry)(nil),                  // 22: muxpost.poller.v1.LedgerEntry
+	(*Ahead)(nil),                        // 23: muxpost.poller.v1.Ahead
+	(*ListLedgerRequest)(nil),            // 24: muxpost.poller.v1.ListLedgerRequest
+	(*ListLedgerResponse)(nil),           // 25: muxpost.poller.v1.ListLedgerResponse
+	(*CountLedgerRequest)(nil),           // 26: muxpost.poller.v1.CountLedgerRequest
+	(*CountLedgerResponse)(nil),          // 27: muxpost.poller.v1.CountLedgerResponse
+	(*ReasonCount)(nil),                  // 28: muxpost.poller.v1.ReasonCount
+	(*StateCount)(nil),                   // 29: muxpost.poller.v1.StateCount
+	(*ListSourcesRequest)(nil),           // 30: muxpost.poller.v1.ListSourcesRequest
+	(*ListSourcesResponse)(nil),          // 31: muxpost.poller.v1.ListSourcesResponse
+	(*Source)(nil),                       // 32: muxpost.poller.v1.Source
+	(*RequestCount)(nil),                 // 33: muxpost.poller.v1.RequestCount
+	(*RateLimit)(nil),                    // 34: muxpost.poller.v1.RateLimit
+	(*SourceRepository)(nil),             // 35: muxpost.poller.v1.SourceRepository
+	(*UnreadKind)(nil),                   // 36: muxpost.poller.v1.UnreadKind
+	(*PollEvent)(nil),                    // 37: muxpost.poller.v1.PollEvent
+	(*ListPollEventsRequest)(nil),        // 38: muxpost.poller.v1.ListPollEventsRequest
+	(*ListPollEventsResponse)(nil),       // 39: muxpost.poller.v1.ListPollEventsResponse
+	nil,                                  // 40: muxpost.poller.v1.PollEvent.FieldsEntry
+	(*durationpb.Duration)(nil),          // 41: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 42: google.protobuf.Timestamp
 }
 var file_muxpost_poller_v1_poller_proto_depIdxs = []int32{
 	3,  // 0: muxpost.poller.v1.PollNowResponse.sources:type_name -> muxpost.poller.v1.SourcePoll
-	38, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
-	20, // 2: muxpost.poller.v1.SubmitResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
-	20, // 3: muxpost.poller.v1.RetryResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
-	20, // 4: muxpost.poller.v1.SettleResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
-	12, // 5: muxpost.poller.v1.AcknowledgeResponse.acknowledgement:type_name -> muxpost.poller.v1.Acknowledgement
-	39, // 6: muxpost.poller.v1.Acknowledgement.create_time:type_name -> google.protobuf.Timestamp
-	12, // 7: muxpost.poller.v1.ListAcknowledgementsResponse.acknowledgements:type_name -> muxpost.poller.v1.Acknowledgement
-	17, // 8: muxpost.poller.v1.LinkPullResponse.link:type_name -> muxpost.poller.v1.PullLink
-	39, // 9: muxpost.poller.v1.PullLink.create_time:type_name -> google.protobuf.Timestamp
-	17, // 10: muxpost.poller.v1.ListLinksResponse.links:type_name -> muxpost.poller.v1.PullLink
-	0,  // 11: muxpost.poller.v1.LedgerEntry.state:type_name -> muxpost.poller.v1.LedgerState
-	39, // 12: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
-	39, // 13: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
-	39, // 14: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
-	39, // 15: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
-	39, // 16: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
-	39, // 17: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
-	21, // 18: muxpost.poller.v1.LedgerEntry.waits_behind:type_name -> muxpost.poller.v1.Ahead
-	0,  // 19: muxpost.poller.v1.Ahead.state:type_name -> muxpost.poller.v1.LedgerState
-	0,  // 20: muxpost.poller.v1.ListLedgerRequest.state:type_name -> muxpost.poller.v1.LedgerState
-	20, // 21: muxpost.poller.v1.ListLedgerResponse.entries:type_name -> muxpost.poller.v1.LedgerEntry
-	26, // 22: muxpost.poller.v1.CountLedgerResponse.counts:type_name -> muxpost.poller.v1.StateCount
-	0,  // 23: muxpost.poller.v1.StateCount.state:type_name -> muxpost.poller.v1.LedgerState
-	29, // 24: muxpost.poller.v1.ListSourcesResponse.sources:type_name -> muxpost.poller.v1.Source
-	38, // 25: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
-	39, // 26: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
-	39, // 27: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
-	39, // 28: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
-	39, // 29: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
-	39, // 30: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
-	39, // 31: muxpost.poller.v1.Source.next_look_time:type_name -> google.protobuf.Timestamp
-	30, // 32: muxpost.poller.v1.Source.requests:type_name -> muxpost.poller.v1.RequestCount
-	31, // 33: muxpost.poller.v1.Source.rate_limits:type_name -> muxpost.poller.v1.RateLimit
-	38, // 34: muxpost.poller.v1.Source.clock_skew:type_name -> google.protobuf.Duration
-	32, // 35: muxpost.poller.v1.Source.repository_states:type_name -> muxpost.poller.v1.SourceRepository
-	39, // 36: muxpost.poller.v1.RateLimit.reset_time:type_name -> google.protobuf.Timestamp
-	39, // 37: muxpost.poller.v1.SourceRepository.last_success_time:type_name -> google.protobuf.Timestamp
-	39, // 38: muxpost.poller.v1.SourceRepository.last_error_time:type_name -> google.protobuf.Timestamp
-	39, // 39: muxpost.poller.v1.SourceRepository.next_look_time:type_name -> google.protobuf.Timestamp
-	39, // 40: muxpost.poller.v1.SourceRepository.last_full_time:type_name -> google.protobuf.Timestamp
-	30, // 41: muxpost.poller.v1.SourceRepository.requests:type_name -> muxpost.poller.v1.RequestCount
-	33, // 42: muxpost.poller.v1.SourceRepository.unread_kinds:type_name -> muxpost.poller.v1.UnreadKind
-	39, // 43: muxpost.poller.v1.UnreadKind.since:type_name -> google.protobuf.Timestamp
-	39, // 44: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
-	37, // 45: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
-	34, // 46: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
-	1,  // 47: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
-	4,  // 48: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
-	6,  // 49: muxpost.poller.v1.PollerService.Retry:input_type -> muxpost.poller.v1.RetryRequest
-	8,  // 50: muxpost.poller.v1.PollerService.Settle:input_type -> muxpost.poller.v1.SettleRequest
-	10, // 51: muxpost.poller.v1.PollerService.Acknowledge:input_type -> muxpost.poller.v1.AcknowledgeRequest
-	13, // 52: muxpost.poller.v1.PollerService.ListAcknowledgements:input_type -> muxpost.poller.v1.ListAcknowledgementsRequest
-	15, // 53: muxpost.poller.v1.PollerService.LinkPull:input_type -> muxpost.poller.v1.LinkPullRequest
-	18, // 54: muxpost.poller.v1.PollerService.ListLinks:input_type -> muxpost.poller.v1.ListLinksRequest
-	22, // 55: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
-	24, // 56: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
-	27, // 57: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
-	35, // 58: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
-	2,  // 59: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
-	5,  // 60: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
-	7,  // 61: muxpost.poller.v1.PollerService.Retry:output_type -> muxpost.poller.v1.RetryResponse
-	9,  // 62: muxpost.poller.v1.PollerService.Settle:output_type -> muxpost.poller.v1.SettleResponse
-	11, // 63: muxpost.poller.v1.PollerService.Acknowledge:output_type -> muxpost.poller.v1.AcknowledgeResponse
-	14, // 64: muxpost.poller.v1.PollerService.ListAcknowledgements:output_type -> muxpost.poller.v1.ListAcknowledgementsResponse
-	16, // 65: muxpost.poller.v1.PollerService.LinkPull:output_type -> muxpost.poller.v1.LinkPullResponse
-	19, // 66: muxpost.poller.v1.PollerService.ListLinks:output_type -> muxpost.poller.v1.ListLinksResponse
-	23, // 67: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
-	25, // 68: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
-	28, // 69: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
-	36, // 70: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
-	59, // [59:71] is the sub-list for method output_type
-	47, // [47:59] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	41, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
+	22, // 2: muxpost.poller.v1.SubmitResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
+	22, // 3: muxpost.poller.v1.RetryResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
+	22, // 4: muxpost.poller.v1.SettleResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
+	22, // 5: muxpost.poller.v1.CancelResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
+	14, // 6: muxpost.poller.v1.AcknowledgeResponse.acknowledgement:type_name -> muxpost.poller.v1.Acknowledgement
+	42, // 7: muxpost.poller.v1.Acknowledgement.create_time:type_name -> google.protobuf.Timestamp
+	14, // 8: muxpost.poller.v1.ListAcknowledgementsResponse.acknowledgements:type_name -> muxpost.poller.v1.Acknowledgement
+	19, // 9: muxpost.poller.v1.LinkPullResponse.link:type_name -> muxpost.poller.v1.PullLink
+	42, // 10: muxpost.poller.v1.PullLink.create_time:type_name -> google.protobuf.Timestamp
+	19, // 11: muxpost.poller.v1.ListLinksResponse.links:type_name -> muxpost.poller.v1.PullLink
+	0,  // 12: muxpost.poller.v1.LedgerEntry.state:type_name -> muxpost.poller.v1.LedgerState
+	42, // 13: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
+	42, // 14: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
+	42, // 15: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
+	42, // 16: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
+	42, // 17: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
+	42, // 18: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
+	23, // 19: muxpost.poller.v1.LedgerEntry.waits_behind:type_name -> muxpost.poller.v1.Ahead
+	0,  // 20: muxpost.poller.v1.Ahead.state:type_name -> muxpost.poller.v1.LedgerState
+	0,  // 21: muxpost.poller.v1.ListLedgerRequest.state:type_name -> muxpost.poller.v1.LedgerState
+	42, // 22: muxpost.poller.v1.ListLedgerRequest.since:type_name -> google.protobuf.Timestamp
+	22, // 23: muxpost.poller.v1.ListLedgerResponse.entries:type_name -> muxpost.poller.v1.LedgerEntry
+	42, // 24: muxpost.poller.v1.CountLedgerRequest.since:type_name -> google.protobuf.Timestamp
+	29, // 25: muxpost.poller.v1.CountLedgerResponse.counts:type_name -> muxpost.poller.v1.StateCount
+	28, // 26: muxpost.poller.v1.CountLedgerResponse.reasons:type_name -> muxpost.poller.v1.ReasonCount
+	0,  // 27: muxpost.poller.v1.ReasonCount.state:type_name -> muxpost.poller.v1.LedgerState
+	0,  // 28: muxpost.poller.v1.StateCount.state:type_name -> muxpost.poller.v1.LedgerState
+	32, // 29: muxpost.poller.v1.ListSourcesResponse.sources:type_name -> muxpost.poller.v1.Source
+	41, // 30: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
+	42, // 31: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
+	42, // 32: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
+	42, // 33: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
+	42, // 34: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
+	42, // 35: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
+	42, // 36: muxpost.poller.v1.Source.next_look_time:type_name -> google.protobuf.Timestamp
+	33, // 37: muxpost.poller.v1.Source.requests:type_name -> muxpost.poller.v1.RequestCount
+	34, // 38: muxpost.poller.v1.Source.rate_limits:type_name -> muxpost.poller.v1.RateLimit
+	41, // 39: muxpost.poller.v1.Source.clock_skew:type_name -> google.protobuf.Duration
+	35, // 40: muxpost.poller.v1.Source.repository_states:type_name -> muxpost.poller.v1.SourceRepository
+	42, // 41: muxpost.poller.v1.RateLimit.reset_time:type_name -> google.protobuf.Timestamp
+	42, // 42: muxpost.poller.v1.SourceRepository.last_success_time:type_name -> google.protobuf.Timestamp
+	42, // 43: muxpost.poller.v1.SourceRepository.last_error_time:type_name -> google.protobuf.Timestamp
+	42, // 44: muxpost.poller.v1.SourceRepository.next_look_time:type_name -> google.protobuf.Timestamp
+	42, // 45: muxpost.poller.v1.SourceRepository.last_full_time:type_name -> google.protobuf.Timestamp
+	33, // 46: muxpost.poller.v1.SourceRepository.requests:type_name -> muxpost.poller.v1.RequestCount
+	36, // 47: muxpost.poller.v1.SourceRepository.unread_kinds:type_name -> muxpost.poller.v1.UnreadKind
+	42, // 48: muxpost.poller.v1.UnreadKind.since:type_name -> google.protobuf.Timestamp
+	42, // 49: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
+	40, // 50: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
+	37, // 51: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
+	1,  // 52: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
+	4,  // 53: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
+	6,  // 54: muxpost.poller.v1.PollerService.Retry:input_type -> muxpost.poller.v1.RetryRequest
+	8,  // 55: muxpost.poller.v1.PollerService.Settle:input_type -> muxpost.poller.v1.SettleRequest
+	10, // 56: muxpost.poller.v1.PollerService.Cancel:input_type -> muxpost.poller.v1.CancelRequest
+	12, // 57: muxpost.poller.v1.PollerService.Acknowledge:input_type -> muxpost.poller.v1.AcknowledgeRequest
+	15, // 58: muxpost.poller.v1.PollerService.ListAcknowledgements:input_type -> muxpost.poller.v1.ListAcknowledgementsRequest
+	17, // 59: muxpost.poller.v1.PollerService.LinkPull:input_type -> muxpost.poller.v1.LinkPullRequest
+	20, // 60: muxpost.poller.v1.PollerService.ListLinks:input_type -> muxpost.poller.v1.ListLinksRequest
+	24, // 61: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
+	26, // 62: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
+	30, // 63: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
+	38, // 64: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
+	2,  // 65: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
+	5,  // 66: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
+	7,  // 67: muxpost.poller.v1.PollerService.Retry:output_type -> muxpost.poller.v1.RetryResponse
+	9,  // 68: muxpost.poller.v1.PollerService.Settle:output_type -> muxpost.poller.v1.SettleResponse
+	11, // 69: muxpost.poller.v1.PollerService.Cancel:output_type -> muxpost.poller.v1.CancelResponse
+	13, // 70: muxpost.poller.v1.PollerService.Acknowledge:output_type -> muxpost.poller.v1.AcknowledgeResponse
+	16, // 71: muxpost.poller.v1.PollerService.ListAcknowledgements:output_type -> muxpost.poller.v1.ListAcknowledgementsResponse
+	18, // 72: muxpost.poller.v1.PollerService.LinkPull:output_type -> muxpost.poller.v1.LinkPullResponse
+	21, // 73: muxpost.poller.v1.PollerService.ListLinks:output_type -> muxpost.poller.v1.ListLinksResponse
+	25, // 74: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
+	27, // 75: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
+	31, // 76: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
+	39, // 77: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
+	65, // [65:78] is the sub-list for method output_type
+	52, // [52:65] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_poller_v1_poller_proto_init() }
@@ -3178,7 +3474,7 @@ func file_muxpost_poller_v1_poller_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_poller_v1_poller_proto_rawDesc), len(file_muxpost_poller_v1_poller_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   37,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	PollerService_Submit_FullMethodName               = "/muxpost.poller.v1.PollerService/Submit"
 	PollerService_Retry_FullMethodName                = "/muxpost.poller.v1.PollerService/Retry"
 	PollerService_Settle_FullMethodName               = "/muxpost.poller.v1.PollerService/Settle"
+	PollerService_Cancel_FullMethodName               = "/muxpost.poller.v1.PollerService/Cancel"
 	PollerService_Acknowledge_FullMethodName          = "/muxpost.poller.v1.PollerService/Acknowledge"
 	PollerService_ListAcknowledgements_FullMethodName = "/muxpost.poller.v1.PollerService/ListAcknowledgements"
 	PollerService_LinkPull_FullMethodName             = "/muxpost.poller.v1.PollerService/LinkPull"
@@ -45,12 +46,16 @@ type PollerServiceClient interface {
 	PollNow(ctx context.Context, in *PollNowRequest, opts ...grpc.CallOption) (*PollNowResponse, error)
 	// Submit puts an event into the ledger by hand, beside the ones that sources bring.
 	Submit(ctx context.Context, in *SubmitRequest, opts ...grpc.CallOption) (*SubmitResponse, error)
-	// Retry has an event that ended without being delivered or proven asked about again, under the same id and with a new budget.
+	// Retry has an event that ended without being delivered or proven asked about again, under the same id and with a new budget: a person's word
+	// re-arms it, whichever version runs.
 	// An event that waits is only made due at once. What policy ended, and what is in its conversation, is refused.
 	Retry(ctx context.Context, in *RetryRequest, opts ...grpc.CallOption) (*RetryResponse, error)
 	// Settle ends an event for good by a person's word, one that was dropped, gave up, or was settled as unconfirmed: it is done, and is not
 	// tried again. Anything else is refused.
 	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleResponse, error)
+	// Cancel ends an event by a person's word that waits, is held or gave up: it is not delivered any more, and no later redelivery revives it.
+	// One that is being delivered, or may have been typed, is refused, and so is one that has ended otherwise.
+	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error)
 	// Acknowledge keeps an entry off the list of what needs a person, until its state is another one.
 	Acknowledge(ctx context.Context, in *AcknowledgeRequest, opts ...grpc.CallOption) (*AcknowledgeResponse, error)
 	// ListAcknowledgements returns what was acknowledged, the latest first.
@@ -62,7 +67,7 @@ type PollerServiceClient interface {
 	ListLinks(ctx context.Context, in *ListLinksRequest, opts ...grpc.CallOption) (*ListLinksResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(ctx context.Context, in *ListLedgerRequest, opts ...grpc.CallOption) (*ListLedgerResponse, error)
-	// CountLedger returns how many events are in each state.
+	// CountLedger returns how many events are in each state, and for which reasons.
 	CountLedger(ctx context.Context, in *CountLedgerRequest, opts ...grpc.CallOption) (*CountLedgerResponse, error)
 	// ListSources returns the configured sources and how the latest look at each went. It asks no source.
 	ListSources(ctx context.Context, in *ListSourcesRequest, opts ...grpc.CallOption) (*ListSourcesResponse, error)
@@ -112,6 +117,16 @@ func (c *pollerServiceClient) Settle(ctx context.Context, in *SettleRequest, opt
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SettleResponse)
 	err := c.cc.Invoke(ctx, PollerService_Settle_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *pollerServiceClient) Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelResponse)
+	err := c.cc.Invoke(ctx, PollerService_Cancel_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -208,12 +223,16 @@ type PollerServiceServer interface {
 	PollNow(context.Context, *PollNowRequest) (*PollNowResponse, error)
 	// Submit puts an event into the ledger by hand, beside the ones that sources bring.
 	Submit(context.Context, *SubmitRequest) (*SubmitResponse, error)
-	// Retry has an event that ended without being delivered or proven asked about again, under the same id and with a new budget.
+	// Retry has an event that ended without being delivered or proven asked about again, under the same id and with a new budget: a person's word
+	// re-arms it, whichever version runs.
 	// An event that waits is only made due at once. What policy ended, and what is in its conversation, is refused.
 	Retry(context.Context, *RetryRequest) (*RetryResponse, error)
 	// Settle ends an event for good by a person's word, one that was dropped, gave up, or was settled as unconfirmed: it is done, and is not
 	// tried again. Anything else is refused.
 	Settle(context.Context, *SettleRequest) (*SettleResponse, error)
+	// Cancel ends an event by a person's word that waits, is held or gave up: it is not delivered any more, and no later redelivery revives it.
+	// One that is being delivered, or may have been typed, is refused, and so is one that has ended otherwise.
+	Cancel(context.Context, *CancelRequest) (*CancelResponse, error)
 	// Acknowledge keeps an entry off the list of what needs a person, until its state is another one.
 	Acknowledge(context.Context, *AcknowledgeRequest) (*AcknowledgeResponse, error)
 	// ListAcknowledgements returns what was acknowledged, the latest first.
@@ -225,7 +244,7 @@ type PollerServiceServer interface {
 	ListLinks(context.Context, *ListLinksRequest) (*ListLinksResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(context.Context, *ListLedgerRequest) (*ListLedgerResponse, error)
-	// CountLedger returns how many events are in each state.
+	// CountLedger returns how many events are in each state, and for which reasons.
 	CountLedger(context.Context, *CountLedgerRequest) (*CountLedgerResponse, error)
 	// ListSources returns the configured sources and how the latest look at each went. It asks no source.
 	ListSources(context.Context, *ListSourcesRequest) (*ListSourcesResponse, error)
@@ -252,6 +271,9 @@ func (UnimplementedPollerServiceServer) Retry(context.Context, *RetryRequest) (*
 }
 func (UnimplementedPollerServiceServer) Settle(context.Context, *SettleRequest) (*SettleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Settle not implemented")
+}
+func (UnimplementedPollerServiceServer) Cancel(context.Context, *CancelRequest) (*CancelResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Cancel not implemented")
 }
 func (UnimplementedPollerServiceServer) Acknowledge(context.Context, *AcknowledgeRequest) (*AcknowledgeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Acknowledge not implemented")
@@ -366,6 +388,24 @@ func _PollerService_Settle_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(PollerServiceServer).Settle(ctx, req.(*SettleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PollerService_Cancel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PollerServiceServer).Cancel(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PollerService_Cancel_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PollerServiceServer).Cancel(ctx, req.(*CancelRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -536,6 +576,10 @@ var PollerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Settle",
 			Handler:    _PollerService_Settle_Handler,
+		},
+		{
+			MethodName: "Cancel",
+			Handler:    _PollerService_Cancel_Handler,
 		},
 		{
 			MethodName: "Acknowledge",

@@ -33,6 +33,8 @@ const (
 	PollerServiceRetryProcedure = "/muxpost.poller.v1.PollerService/Retry"
 	// PollerServiceSettleProcedure is the procedure name of the PollerService's Settle RPC.
 	PollerServiceSettleProcedure = "/muxpost.poller.v1.PollerService/Settle"
+	// PollerServiceCancelProcedure is the procedure name of the PollerService's Cancel RPC.
+	PollerServiceCancelProcedure = "/muxpost.poller.v1.PollerService/Cancel"
 	// PollerServiceAcknowledgeProcedure is the procedure name of the PollerService's Acknowledge RPC.
 	PollerServiceAcknowledgeProcedure = "/muxpost.poller.v1.PollerService/Acknowledge"
 	// PollerServiceListAcknowledgementsProcedure is the procedure name of the PollerService's
@@ -80,6 +82,13 @@ var (
 			StreamType: connect.StreamTypeUnary,
 			Schema:     v1.File_muxpost_poller_v1_poller_proto.Services().ByName("PollerService").Methods().ByName("Settle"),
 			Procedure:  PollerServiceSettleProcedure,
+		}
+	})
+	pollerServiceCancelSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_poller_v1_poller_proto.Services().ByName("PollerService").Methods().ByName("Cancel"),
+			Procedure:  PollerServiceCancelProcedure,
 		}
 	})
 	pollerServiceAcknowledgeSpec = sync.OnceValue(func() connect.Spec {
@@ -152,12 +161,16 @@ type PollerServiceClient interface {
 	PollNow(context.Context, *v1.PollNowRequest) (*v1.PollNowResponse, error)
 	// Submit puts an event into the ledger by hand, beside the ones that sources bring.
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
-	// Retry has an event that ended without being delivered or proven asked about again, under the same id and with a new budget.
+	// Retry has an event that ended without being delivered or proven asked about again, under the same id and with a new budget: a person's word
+	// re-arms it, whichever version runs.
 	// An event that waits is only made due at once. What policy ended, and what is in its conversation, is refused.
 	Retry(context.Context, *v1.RetryRequest) (*v1.RetryResponse, error)
 	// Settle ends an event for good by a person's word, one that was dropped, gave up, or was settled as unconfirmed: it is done, and is not
 	// tried again. Anything else is refused.
 	Settle(context.Context, *v1.SettleRequest) (*v1.SettleResponse, error)
+	// Cancel ends an event by a person's word that waits, is held or gave up: it is not delivered any more, and no later redelivery revives it.
+	// One that is being delivered, or may have been typed, is refused, and so is one that has ended otherwise.
+	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
 	// Acknowledge keeps an entry off the list of what needs a person, until its state is another one.
 	Acknowledge(context.Context, *v1.AcknowledgeRequest) (*v1.AcknowledgeResponse, error)
 	// ListAcknowledgements returns what was acknowledged, the latest first.
@@ -169,7 +182,7 @@ type PollerServiceClient interface {
 	ListLinks(context.Context, *v1.ListLinksRequest) (*v1.ListLinksResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(context.Context, *v1.ListLedgerRequest) (*v1.ListLedgerResponse, error)
-	// CountLedger returns how many events are in each state.
+	// CountLedger returns how many events are in each state, and for which reasons.
 	CountLedger(context.Context, *v1.CountLedgerRequest) (*v1.CountLedgerResponse, error)
 	// ListSources returns the configured sources and how the latest look at each went. It asks no source.
 	ListSources(context.Context, *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error)
@@ -189,12 +202,16 @@ type PollerServiceHandler interface {
 	PollNow(context.Context, *v1.PollNowRequest) (*v1.PollNowResponse, error)
 	// Submit puts an event into the ledger by hand, beside the ones that sources bring.
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
-	// Retry has an event that ended without being delivered or proven asked about again, under the same id and with a new budget.
+	// Retry has an event that ended without being delivered or proven asked about again, under the same id and with a new budget: a person's word
+	// re-arms it, whichever version runs.
 	// An event that waits is only made due at once. What policy ended, and what is in its conversation, is refused.
 	Retry(context.Context, *v1.RetryRequest) (*v1.RetryResponse, error)
 	// Settle ends an event for good by a person's word, one that was dropped, gave up, or was settled as unconfirmed: it is done, and is not
 	// tried again. Anything else is refused.
 	Settle(context.Context, *v1.SettleRequest) (*v1.SettleResponse, error)
+	// Cancel ends an event by a person's word that waits, is held or gave up: it is not delivered any more, and no later redelivery revives it.
+	// One that is being delivered, or may have been typed, is refused, and so is one that has ended otherwise.
+	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
 	// Acknowledge keeps an entry off the list of what needs a person, until its state is another one.
 	Acknowledge(context.Context, *v1.AcknowledgeRequest) (*v1.AcknowledgeResponse, error)
 	// ListAcknowledgements returns what was acknowledged, the latest first.
@@ -206,7 +223,7 @@ type PollerServiceHandler interface {
 	ListLinks(context.Context, *v1.ListLinksRequest) (*v1.ListLinksResponse, error)
 	// ListLedger returns rows of the ledger, newest first.
 	ListLedger(context.Context, *v1.ListLedgerRequest) (*v1.ListLedgerResponse, error)
-	// CountLedger returns how many events are in each state.
+	// CountLedger returns how many events are in each state, and for which reasons.
 	CountLedger(context.Context, *v1.CountLedgerRequest) (*v1.CountLedgerResponse, error)
 	// ListSources returns the configured sources and how the latest look at each went. It asks no source.
 	ListSources(context.Context, *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error)
@@ -223,6 +240,7 @@ func RegisterPollerServiceHandler(server *connect.Server, svc PollerServiceHandl
 		connect.Method{Spec: pollerServiceSubmitSpec(), Handler: adapter.submit},
 		connect.Method{Spec: pollerServiceRetrySpec(), Handler: adapter.retry},
 		connect.Method{Spec: pollerServiceSettleSpec(), Handler: adapter.settle},
+		connect.Method{Spec: pollerServiceCancelSpec(), Handler: adapter.cancel},
 		connect.Method{Spec: pollerServiceAcknowledgeSpec(), Handler: adapter.acknowledge},
 		connect.Method{Spec: pollerServiceListAcknowledgementsSpec(), Handler: adapter.listAcknowledgements},
 		connect.Method{Spec: pollerServiceLinkPullSpec(), Handler: adapter.linkPull},
@@ -251,6 +269,10 @@ func (UnimplementedPollerServiceHandler) Retry(context.Context, *v1.RetryRequest
 
 func (UnimplementedPollerServiceHandler) Settle(context.Context, *v1.SettleRequest) (*v1.SettleResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.poller.v1.PollerService.Settle is not implemented")
+}
+
+func (UnimplementedPollerServiceHandler) Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.poller.v1.PollerService.Cancel is not implemented")
 }
 
 func (UnimplementedPollerServiceHandler) Acknowledge(context.Context, *v1.AcknowledgeRequest) (*v1.AcknowledgeResponse, error) {
@@ -316,6 +338,14 @@ func (c *pollerServiceClient) Retry(ctx context.Context, req *v1.RetryRequest) (
 func (c *pollerServiceClient) Settle(ctx context.Context, req *v1.SettleRequest) (*v1.SettleResponse, error) {
 	var res v1.SettleResponse
 	if err := c.client.CallUnary(ctx, pollerServiceSettleSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *pollerServiceClient) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.CancelResponse, error) {
+	var res v1.CancelResponse
+	if err := c.client.CallUnary(ctx, pollerServiceCancelSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -429,6 +459,18 @@ func (h pollerServiceHandler) settle(ctx context.Context, _ connect.Spec, stream
 		return err
 	}
 	res, err := h.svc.Settle(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h pollerServiceHandler) cancel(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.CancelRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.Cancel(ctx, &req)
 	if err != nil {
 		return err
 	}
