@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
@@ -595,5 +596,46 @@ func TestStop_OrdersTheEndOfOneAgent(t *testing.T) {
 	}
 	if r := f.stopped[0]; r.GetWho() != "ann" || r.GetReason() != "stuck" || r.GetGrace().AsDuration() != 2*time.Second {
 		t.Errorf("%v", r)
+	}
+}
+
+func TestSources_ShowsLimitsAndRepositories(t *testing.T) {
+	d := newDesk(t)
+	at := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(d)) }
+	p := &fakePoller{sources: []*pollerv1.Source{{
+		Name: "github", Kind: "github", Repositories: []string{"octo/widget", "octo/gone"}, LastLookTime: at(-10 * time.Second), KnownItems: 3,
+		LastSuccessTime: at(-10 * time.Second), NextLookTime: at(20 * time.Second), Credential: "app 12345", ClockSkew: durationpb.New(-4 * time.Minute),
+		Requests: &pollerv1.RequestCount{Total: 200, Unchanged: 190, Failed: 1},
+		RateLimits: []*pollerv1.RateLimit{
+			{Credential: "installation 7", Resource: "core", Limit: 5000, Remaining: 4990, ResetTime: at(time.Hour)},
+			{Credential: "installation 7", Resource: "graphql", Limit: 5000, Remaining: 1, ResetTime: at(time.Hour)},
+			{Credential: "installation 9", Resource: "core", Limit: 5000, Remaining: 480, ResetTime: at(time.Minute)},
+		},
+		RepositoryStates: []*pollerv1.SourceRepository{
+			{Repository: "octo/widget", LastSuccessTime: at(-10 * time.Second), NextLookTime: at(3 * time.Minute), LastFullTime: at(-30 * time.Minute),
+				Requests:    &pollerv1.RequestCount{Total: 10, Unchanged: 5},
+				UnreadKinds: []*pollerv1.UnreadKind{{Kind: "check_run", Problem: "the token lacks a permission"}}},
+			{Repository: "octo/gone", LastError: "there is nothing of that name", LastErrorTime: at(-time.Minute)},
+		},
+	}}}
+	d.both(t, p, &fakeDispatcher{})
+	if err := d.run(t, "sources"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"read 10s ago", "in 20s", "2, 1 failed", "app 12345", "480 of 5000", "200, 95% free, 1 failed", "clock is 4m ahead"} {
+		if !strings.Contains(d.out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, d.out)
+		}
+	}
+	if err := d.run(t, "sources", "github"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"installation 7", "1 of 5000", "graphql", "in 3m", "30m ago", "check_run is not read", "there is nothing of that name", "10, 50% free"} {
+		if !strings.Contains(d.out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, d.out)
+		}
+	}
+	if err := d.run(t, "sources", "gitlab"); !errors.Is(err, fault.NotFound) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -7,9 +7,53 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
+	"muxpost.dev/muxpost/core/fault"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 )
+
+func sourcesCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use: "sources [NAME]", Short: "List the sources: how they are read, and what is left of their limits", Args: args(0, 1, "muxpost sources lists them"),
+		Long: `sources lists what is read, as whom, when next, and how many requests are left. With NAME it lists that source's limits and repositories.
+Requests are counted since the poller that answers was started; those that found nothing new are free.`,
+		Example: "  muxpost sources\n  muxpost sources github",
+		RunE: func(cmd *cobra.Command, given []string) error {
+			s, err := a.dial()
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			var all *pollerv1.ListSourcesResponse
+			if err := s.poller(cmd.Context(), callTime, func(ctx context.Context, c pollerv1.PollerServiceClient) (err error) {
+				all, err = c.ListSources(ctx, &pollerv1.ListSourcesRequest{})
+				return err
+			}); err != nil {
+				return err
+			}
+			if len(given) > 0 {
+				all.Sources = slices.DeleteFunc(all.Sources, func(s *pollerv1.Source) bool { return s.GetName() != given[0] })
+				if len(all.Sources) == 0 {
+					return fault.Newf(fault.NotFound, fault.ReasonSourceNotFound, "there is no source called %q", view.Clean(given[0])).
+						WithRemedy("muxpost sources lists them")
+				}
+			}
+			switch {
+			case a.json:
+				return view.JSON(a.stdout, all)
+			case len(given) > 0:
+				a.printer().Source(all.GetSources()[0])
+			default:
+				a.printer().Sources(all.GetSources())
+			}
+			return nil
+		},
+	}
+	a.jsonFlag(c)
+	return c
+}
 
 type sourceReport struct {
 	Name         string   `json:"name"`

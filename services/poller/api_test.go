@@ -157,6 +157,12 @@ func TestListSources_SaysHowTheLatestLooksWent(t *testing.T) {
 		[]any{"gh", "github", []string{"acme/widgets"}, time.Hour})
 	equal(t, "after a success", []any{s.GetLastError(), s.GetLastLookTime() != nil, s.GetLastSuccessTime() != nil, s.GetLastErrorTime() == nil,
 		s.GetNotBefore() == nil, s.GetKnownItems()}, []any{"", true, true, true, true, int32(1)})
+	repository, limit := s.GetRepositoryStates()[0], s.GetRateLimits()[0]
+	equal(t, "what it cost", []any{s.GetCredential(), limit.GetCredential(), limit.GetResource(), limit.GetLimit(), limit.GetRemaining() < 5000,
+		s.GetRequests().GetTotal() > 0, repository.GetRequests().GetTotal() > 0, s.GetNextLookTime() != nil, s.GetClockSkew() == nil},
+		[]any{"token", "token", "core", int32(5000), true, true, true, true, true})
+	equal(t, "the repository", []any{repository.GetRepository(), repository.GetLastError(), repository.GetLastSuccessTime() != nil,
+		repository.GetLastFullTime() != nil, repository.GetNextLookTime() == nil}, []any{"acme/widgets", "", true, true, true})
 	w.AddToken("tok", "somebody")
 	// The looks of the start may still be under way: a fault stays until it is cleared, so that none of them uses it up.
 	must(t, w.Inject(fakegithub.Fault{Kind: fakegithub.KindStatus, Status: http.StatusUnauthorized, Times: -1}))
@@ -166,6 +172,9 @@ func TestListSources_SaysHowTheLatestLooksWent(t *testing.T) {
 	s = get()
 	if !strings.Contains(s.GetLastError(), "token_file") || s.GetLastErrorTime() == nil || !s.GetLastSuccessTime().AsTime().Equal(success) {
 		t.Errorf("after a failure: %v", s)
+	}
+	if problem := s.GetRepositoryStates()[0].GetLastError(); !strings.Contains(problem, "token_file") {
+		t.Errorf("the repository after a failure: %q", problem)
 	}
 	w.ClearFaults()
 	must(t, w.Inject(fakegithub.Fault{Kind: fakegithub.KindSecondaryLimit, Status: 429, RetryAfter: 120, Times: -1}))

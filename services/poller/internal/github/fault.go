@@ -36,7 +36,10 @@ func (c *Client) failed(repository string, response *gh.Response, err error) err
 		return fault.Newf(kind, fault.ReasonSourceRefused, "%s refuses %s (status %d): %s", c.base.Host, repository, status, what).
 			WithRemedy(remedy)
 	}
-	access, lacks := "read", "the token lacks a permission"
+	permission, access, lacks := "Issues", "read", "the token lacks a permission"
+	if r := response.Request; r != nil {
+		permission = permissionFor(r.URL.Path)
+	}
 	if r := response.Request; r != nil && r.Method != http.MethodGet {
 		access, lacks = "write", "the token lacks a permission, or the conversation is locked"
 	}
@@ -49,11 +52,11 @@ func (c *Client) failed(repository string, response *gh.Response, err error) err
 	case status == http.StatusForbidden && repository == "":
 		return fault.Wrap(fault.Denied, fault.ReasonSourceRefused, c.base.Host+" refuses a request", errForbidden)
 	case status == http.StatusForbidden:
-		return refused(fault.Denied, lacks, "give the token "+access+" access to the issues of "+repository+
-			" (fine-grained: Issues, "+access+"; classic: repo), and authorise it for the organisation if that uses single sign-on")
+		return refused(fault.Denied, lacks, "give the token "+access+" access to "+repository+
+			" (fine-grained, or an App: "+permission+", "+access+"; classic: repo), and authorise it for the organisation if that uses single sign-on")
 	case status == http.StatusNotFound, status == http.StatusGone:
 		return refused(fault.NotFound, "there is nothing of that name, or the token may not see it", "check the spelling of "+repository+
-			", that its issues are enabled, and that the token has access to it (fine-grained: Issues, "+access+")")
+			", that its issues are enabled, and that the token has access to it (fine-grained, or an App: "+permission+", "+access+")")
 	case status == http.StatusUnprocessableEntity:
 		return fault.Wrap(fault.Invalid, fault.ReasonSourceRefused, c.base.Host+" does not take a request about "+repository, errUnprocessable).
 			WithRemedy("check base_url: is it a server that speaks GitHub's REST API?")
@@ -63,6 +66,18 @@ func (c *Client) failed(repository string, response *gh.Response, err error) err
 		return refused(fault.Denied, "it sends us to another server, and the token is not sent there", "set base_url to the server's own address")
 	}
 	return refused(fault.Invalid, "it does not take the request", "check base_url: is it a server that speaks GitHub's REST API?")
+}
+
+// permissionFor names the permission that reading a path takes, as GitHub calls it.
+func permissionFor(path string) string {
+	for part, permission := range map[string]string{
+		"/check-runs": "Checks", "/status": "Commit statuses", "/actions/": "Actions", "/pulls": "Pull requests", "/branches/": "Contents",
+	} {
+		if strings.Contains(path, part) {
+			return permission
+		}
+	}
+	return "Issues"
 }
 
 // unreadable gives a body that could not be read its kind: it was cut short, or it is not what the API answers with.

@@ -96,6 +96,7 @@ func TestOpenPayload_RefusesWhatCannotBeAName(t *testing.T) {
 
 func TestRead_TellsOfAPostWhatALookWouldTell(t *testing.T) {
 	c := hookReader(t)
+	c.nodes.apart = true // as with an App that has a token for each owner
 	alice, bob := poll.Author{Login: "alice", Association: "MEMBER"}, poll.Author{Login: "bob"}
 	ref, err := workitem.Parse("github:octo/widget#7")
 	if err != nil {

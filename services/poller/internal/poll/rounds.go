@@ -143,8 +143,8 @@ func (l *look) one(ctx context.Context, repository string, state RepositoryLook)
 	end.Full = end.Full || state.SinceFull < 0 // the first look reads everything
 	switch problems := l.problems[before:]; {
 	case len(problems) == 0:
-	case reading.Err() != nil && l.limit == nil:
-		// It goes on from there: that is no problem of the source.
+	case reading.Err() != nil && l.limit == nil && len(l.watched.Repositories) > 1:
+		// The next look goes on from there, and the others are read: that is no problem of the source.
 		l.problems = l.problems[:before]
 		end.Problem, end.Full = fmt.Sprintf("reading it takes longer than one look has time for (%v); the next one goes on", repositoryTime), false
 	default:

@@ -227,47 +227,6 @@ func (s *Server) CountLedger(ctx context.Context, r *pollerv1.CountLedgerRequest
 	return response, nil
 }
 
-// ListSources returns the sources and what is on record of each.
-func (s *Server) ListSources(ctx context.Context, _ *pollerv1.ListSourcesRequest) (*pollerv1.ListSourcesResponse, error) {
-	known, err := s.ledger.SourceStates(ctx, s.poller.Sources())
-	if err != nil {
-		return nil, err
-	}
-	hooks, err := s.ledger.HookStates(ctx, s.poller.Sources())
-	if err != nil {
-		return nil, err
-	}
-	response := &pollerv1.ListSourcesResponse{}
-	for _, w := range s.poller.Watched() {
-		state := known[w.Name]
-		response.Sources = append(response.Sources, &pollerv1.Source{
-			Name: w.Name, Kind: w.Provider, Repositories: w.Repositories, Interval: durationpb.New(w.Interval),
-			LastLookTime: timestamp(state.LastLook), LastSuccessTime: timestamp(state.LastSuccess), LastError: state.LastError,
-			LastErrorTime: timestamp(state.LastErrorAt), NotBefore: timestamp(state.NotBefore), KnownItems: int32(state.Items),
-			Notices: w.Notices, NoticeError: state.NoticeError, NoticeErrorTime: timestamp(state.NoticeErrorAt),
-			Webhook: webhook(w, hooks[w.Name]),
-		})
-	}
-	return response, nil
-}
-
-// webhook says how a source's webhooks stand; nil where it takes none.
-func webhook(w poll.Watched, s hook.SourceState) *pollerv1.WebhookState {
-	if !w.Webhooks {
-		return nil
-	}
-	out := &pollerv1.WebhookState{
-		LastReceivedTime: timestamp(s.LastReceived), Waiting: int32(s.Waiting), WaitingSince: timestamp(s.OldestWaiting), Failed: int32(s.Failed),
-		LastError: s.LastError,
-	}
-	if s.Gap.Count > 0 {
-		out.LastGap = &pollerv1.WebhookGap{
-			FindTime: timestamp(s.GapFound), Events: int32(s.Gap.Count), FromTime: timestamp(s.Gap.From), ToTime: timestamp(s.Gap.To),
-		}
-	}
-	return out
-}
-
 // ListPollEvents returns one page of the poller's own events.
 func (s *Server) ListPollEvents(ctx context.Context, r *pollerv1.ListPollEventsRequest) (*pollerv1.ListPollEventsResponse, error) {
 	query, err := queryOf(r)

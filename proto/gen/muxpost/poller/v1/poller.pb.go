@@ -2289,9 +2289,21 @@ type Source struct {
 	// Since when writes to it have failed; unset when they do not.
 	NoticeErrorTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=notice_error_time,json=noticeErrorTime,proto3" json:"notice_error_time,omitempty"`
 	// Its webhooks; unset when it takes none.
-	Webhook       *WebhookState `protobuf:"bytes,20,opt,name=webhook,proto3" json:"webhook,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Webhook *WebhookState `protobuf:"bytes,20,opt,name=webhook,proto3" json:"webhook,omitempty"`
+	// When it is looked at next; unset when nobody has looked yet.
+	NextLookTime *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=next_look_time,json=nextLookTime,proto3" json:"next_look_time,omitempty"`
+	// As whom it is read: none, token, or app with its id and, where the configuration names it, its installation. No secret.
+	Credential string `protobuf:"bytes,31,opt,name=credential,proto3" json:"credential,omitempty"`
+	// What the process that answers has sent to it since its start; another process that looks at it counts for itself.
+	Requests *RequestCount `protobuf:"bytes,32,opt,name=requests,proto3" json:"requests,omitempty"`
+	// The limits, as the process that answers was last told them; none before its first request.
+	RateLimits []*RateLimit `protobuf:"bytes,33,rep,name=rate_limits,json=rateLimits,proto3" json:"rate_limits,omitempty"`
+	// How far the source's clock is before this machine's, negative when it is behind; unset up to 30 seconds.
+	ClockSkew *durationpb.Duration `protobuf:"bytes,34,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
+	// Each repository, in the order of the configuration.
+	RepositoryStates []*SourceRepository `protobuf:"bytes,35,rep,name=repository_states,json=repositoryStates,proto3" json:"repository_states,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Source) Reset() {
@@ -2418,6 +2430,48 @@ func (x *Source) GetNoticeErrorTime() *timestamppb.Timestamp {
 func (x *Source) GetWebhook() *WebhookState {
 	if x != nil {
 		return x.Webhook
+	}
+	return nil
+}
+
+func (x *Source) GetNextLookTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextLookTime
+	}
+	return nil
+}
+
+func (x *Source) GetCredential() string {
+	if x != nil {
+		return x.Credential
+	}
+	return ""
+}
+
+func (x *Source) GetRequests() *RequestCount {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+func (x *Source) GetRateLimits() []*RateLimit {
+	if x != nil {
+		return x.RateLimits
+	}
+	return nil
+}
+
+func (x *Source) GetClockSkew() *durationpb.Duration {
+	if x != nil {
+		return x.ClockSkew
+	}
+	return nil
+}
+
+func (x *Source) GetRepositoryStates() []*SourceRepository {
+	if x != nil {
+		return x.RepositoryStates
 	}
 	return nil
 }
@@ -2586,6 +2640,325 @@ func (x *WebhookGap) GetToTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// RequestCount counts requests.
+type RequestCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All that were sent.
+	Total int64 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
+	// Those that found what is known already, and cost nothing of a limit.
+	Unchanged int64 `protobuf:"varint,2,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
+	// Those that were refused, or not answered.
+	Failed        int64 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestCount) Reset() {
+	*x = RequestCount{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestCount) ProtoMessage() {}
+
+func (x *RequestCount) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestCount.ProtoReflect.Descriptor instead.
+func (*RequestCount) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *RequestCount) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *RequestCount) GetUnchanged() int64 {
+	if x != nil {
+		return x.Unchanged
+	}
+	return 0
+}
+
+func (x *RequestCount) GetFailed() int64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+// RateLimit is how many requests may still be made.
+type RateLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose limit it is: token, app, installation and its id; empty without a token.
+	Credential string `protobuf:"bytes,1,opt,name=credential,proto3" json:"credential,omitempty"`
+	// What it is of, as the source says: core, graphql.
+	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	// How many requests may be made in a window.
+	Limit int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// How many of them are left.
+	Remaining int32 `protobuf:"varint,4,opt,name=remaining,proto3" json:"remaining,omitempty"`
+	// When the next window begins, on the source's clock.
+	ResetTime     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=reset_time,json=resetTime,proto3" json:"reset_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RateLimit) Reset() {
+	*x = RateLimit{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RateLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RateLimit) ProtoMessage() {}
+
+func (x *RateLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RateLimit.ProtoReflect.Descriptor instead.
+func (*RateLimit) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *RateLimit) GetCredential() string {
+	if x != nil {
+		return x.Credential
+	}
+	return ""
+}
+
+func (x *RateLimit) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *RateLimit) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *RateLimit) GetRemaining() int32 {
+	if x != nil {
+		return x.Remaining
+	}
+	return 0
+}
+
+func (x *RateLimit) GetResetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ResetTime
+	}
+	return nil
+}
+
+// SourceRepository is how reading one repository went.
+type SourceRepository struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name, as owner/repo.
+	Repository string `protobuf:"bytes,1,opt,name=repository,proto3" json:"repository,omitempty"`
+	// When it was last read without an error; unset when it never was.
+	LastSuccessTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=last_success_time,json=lastSuccessTime,proto3" json:"last_success_time,omitempty"`
+	// Why the latest look could not read it, for a person; empty when it could.
+	LastError string `protobuf:"bytes,3,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	// When that was; unset when last_error is empty.
+	LastErrorTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
+	// Until when it is left alone, to save requests; unset when the next look reads it.
+	NextLookTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=next_look_time,json=nextLookTime,proto3" json:"next_look_time,omitempty"`
+	// When it was last read in full, whatever the source said had not changed.
+	LastFullTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_full_time,json=lastFullTime,proto3" json:"last_full_time,omitempty"`
+	// As in Source.
+	Requests *RequestCount `protobuf:"bytes,7,opt,name=requests,proto3" json:"requests,omitempty"`
+	// Kinds of results of CI that may not be read, while everything else is.
+	UnreadKinds   []*UnreadKind `protobuf:"bytes,8,rep,name=unread_kinds,json=unreadKinds,proto3" json:"unread_kinds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceRepository) Reset() {
+	*x = SourceRepository{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceRepository) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceRepository) ProtoMessage() {}
+
+func (x *SourceRepository) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceRepository.ProtoReflect.Descriptor instead.
+func (*SourceRepository) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *SourceRepository) GetRepository() string {
+	if x != nil {
+		return x.Repository
+	}
+	return ""
+}
+
+func (x *SourceRepository) GetLastSuccessTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastSuccessTime
+	}
+	return nil
+}
+
+func (x *SourceRepository) GetLastError() string {
+	if x != nil {
+		return x.LastError
+	}
+	return ""
+}
+
+func (x *SourceRepository) GetLastErrorTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastErrorTime
+	}
+	return nil
+}
+
+func (x *SourceRepository) GetNextLookTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextLookTime
+	}
+	return nil
+}
+
+func (x *SourceRepository) GetLastFullTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastFullTime
+	}
+	return nil
+}
+
+func (x *SourceRepository) GetRequests() *RequestCount {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+func (x *SourceRepository) GetUnreadKinds() []*UnreadKind {
+	if x != nil {
+		return x.UnreadKinds
+	}
+	return nil
+}
+
+// UnreadKind is a kind of results of CI that may not be read.
+type UnreadKind struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind, as the configuration names it.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Why, for a person.
+	Problem string `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	// Since when.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnreadKind) Reset() {
+	*x = UnreadKind{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnreadKind) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnreadKind) ProtoMessage() {}
+
+func (x *UnreadKind) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnreadKind.ProtoReflect.Descriptor instead.
+func (*UnreadKind) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *UnreadKind) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *UnreadKind) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *UnreadKind) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 // PollEvent is something that the poller did or found.
 type PollEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2611,7 +2984,7 @@ type PollEvent struct {
 
 func (x *PollEvent) Reset() {
 	*x = PollEvent{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2623,7 +2996,7 @@ func (x *PollEvent) String() string {
 func (*PollEvent) ProtoMessage() {}
 
 func (x *PollEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2636,7 +3009,7 @@ func (x *PollEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollEvent.ProtoReflect.Descriptor instead.
 func (*PollEvent) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{34}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PollEvent) GetSequence() int64 {
@@ -2718,7 +3091,7 @@ type ListPollEventsRequest struct {
 
 func (x *ListPollEventsRequest) Reset() {
 	*x = ListPollEventsRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[35]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2730,7 +3103,7 @@ func (x *ListPollEventsRequest) String() string {
 func (*ListPollEventsRequest) ProtoMessage() {}
 
 func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[35]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2743,7 +3116,7 @@ func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPollEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListPollEventsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{35}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListPollEventsRequest) GetAfterSequence() int64 {
@@ -2807,7 +3180,7 @@ type ListPollEventsResponse struct {
 
 func (x *ListPollEventsResponse) Reset() {
 	*x = ListPollEventsResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[36]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2819,7 +3192,7 @@ func (x *ListPollEventsResponse) String() string {
 func (*ListPollEventsResponse) ProtoMessage() {}
 
 func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[36]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2832,7 +3205,7 @@ func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPollEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListPollEventsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{36}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListPollEventsResponse) GetEvents() []*PollEvent {
@@ -3009,7 +3382,7 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\"\x14\n" +
 	"\x12ListSourcesRequest\"J\n" +
 	"\x13ListSourcesResponse\x123\n" +
-	"\asources\x18\x01 \x03(\v2\x19.muxpost.poller.v1.SourceR\asources\"\x94\x05\n" +
+	"\asources\x18\x01 \x03(\v2\x19.muxpost.poller.v1.SourceR\asources\"\xfe\a\n" +
 	"\x06Source\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\"\n" +
@@ -3028,7 +3401,17 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\anotices\x18\v \x01(\bR\anotices\x12!\n" +
 	"\fnotice_error\x18\f \x01(\tR\vnoticeError\x12F\n" +
 	"\x11notice_error_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x0fnoticeErrorTime\x129\n" +
-	"\awebhook\x18\x14 \x01(\v2\x1f.muxpost.poller.v1.WebhookStateR\awebhook\"\xa4\x02\n" +
+	"\awebhook\x18\x14 \x01(\v2\x1f.muxpost.poller.v1.WebhookStateR\awebhook\x12@\n" +
+	"\x0enext_look_time\x18\x1e \x01(\v2\x1a.google.protobuf.TimestampR\fnextLookTime\x12\x1e\n" +
+	"\n" +
+	"credential\x18\x1f \x01(\tR\n" +
+	"credential\x12;\n" +
+	"\brequests\x18  \x01(\v2\x1f.muxpost.poller.v1.RequestCountR\brequests\x12=\n" +
+	"\vrate_limits\x18! \x03(\v2\x1c.muxpost.poller.v1.RateLimitR\n" +
+	"rateLimits\x128\n" +
+	"\n" +
+	"clock_skew\x18\" \x01(\v2\x19.google.protobuf.DurationR\tclockSkew\x12P\n" +
+	"\x11repository_states\x18# \x03(\v2#.muxpost.poller.v1.SourceRepositoryR\x10repositoryStates\"\xa4\x02\n" +
 	"\fWebhookState\x12H\n" +
 	"\x12last_received_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x10lastReceivedTime\x12\x18\n" +
 	"\awaiting\x18\x02 \x01(\x05R\awaiting\x12?\n" +
@@ -3042,7 +3425,37 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\tfind_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bfindTime\x12\x16\n" +
 	"\x06events\x18\x02 \x01(\x05R\x06events\x127\n" +
 	"\tfrom_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\bfromTime\x123\n" +
-	"\ato_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06toTime\"\xd9\x02\n" +
+	"\ato_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06toTime\"Z\n" +
+	"\fRequestCount\x12\x14\n" +
+	"\x05total\x18\x01 \x01(\x03R\x05total\x12\x1c\n" +
+	"\tunchanged\x18\x02 \x01(\x03R\tunchanged\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\x03R\x06failed\"\xb6\x01\n" +
+	"\tRateLimit\x12\x1e\n" +
+	"\n" +
+	"credential\x18\x01 \x01(\tR\n" +
+	"credential\x12\x1a\n" +
+	"\bresource\x18\x02 \x01(\tR\bresource\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x1c\n" +
+	"\tremaining\x18\x04 \x01(\x05R\tremaining\x129\n" +
+	"\n" +
+	"reset_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tresetTime\"\xe0\x03\n" +
+	"\x10SourceRepository\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x01 \x01(\tR\n" +
+	"repository\x12F\n" +
+	"\x11last_success_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0flastSuccessTime\x12\x1d\n" +
+	"\n" +
+	"last_error\x18\x03 \x01(\tR\tlastError\x12B\n" +
+	"\x0flast_error_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\rlastErrorTime\x12@\n" +
+	"\x0enext_look_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\fnextLookTime\x12@\n" +
+	"\x0elast_full_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\flastFullTime\x12;\n" +
+	"\brequests\x18\a \x01(\v2\x1f.muxpost.poller.v1.RequestCountR\brequests\x12@\n" +
+	"\funread_kinds\x18\b \x03(\v2\x1d.muxpost.poller.v1.UnreadKindR\vunreadKinds\"l\n" +
+	"\n" +
+	"UnreadKind\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xd9\x02\n" +
 	"\tPollEvent\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12.\n" +
@@ -3106,7 +3519,7 @@ func file_muxpost_poller_v1_poller_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_poller_v1_poller_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_muxpost_poller_v1_poller_proto_goTypes = []any{
 	(LedgerState)(0),                     // 0: muxpost.poller.v1.LedgerState
 	(*PollNowRequest)(nil),               // 1: muxpost.poller.v1.PollNowRequest
@@ -3143,91 +3556,108 @@ var file_muxpost_poller_v1_poller_proto_goTypes = []any{
 	(*Source)(nil),                       // 32: muxpost.poller.v1.Source
 	(*WebhookState)(nil),                 // 33: muxpost.poller.v1.WebhookState
 	(*WebhookGap)(nil),                   // 34: muxpost.poller.v1.WebhookGap
-	(*PollEvent)(nil),                    // 35: muxpost.poller.v1.PollEvent
-	(*ListPollEventsRequest)(nil),        // 36: muxpost.poller.v1.ListPollEventsRequest
-	(*ListPollEventsResponse)(nil),       // 37: muxpost.poller.v1.ListPollEventsResponse
-	nil,                                  // 38: muxpost.poller.v1.PollEvent.FieldsEntry
-	(*durationpb.Duration)(nil),          // 39: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 40: google.protobuf.Timestamp
+	(*RequestCount)(nil),                 // 35: muxpost.poller.v1.RequestCount
+	(*RateLimit)(nil),                    // 36: muxpost.poller.v1.RateLimit
+	(*SourceRepository)(nil),             // 37: muxpost.poller.v1.SourceRepository
+	(*UnreadKind)(nil),                   // 38: muxpost.poller.v1.UnreadKind
+	(*PollEvent)(nil),                    // 39: muxpost.poller.v1.PollEvent
+	(*ListPollEventsRequest)(nil),        // 40: muxpost.poller.v1.ListPollEventsRequest
+	(*ListPollEventsResponse)(nil),       // 41: muxpost.poller.v1.ListPollEventsResponse
+	nil,                                  // 42: muxpost.poller.v1.PollEvent.FieldsEntry
+	(*durationpb.Duration)(nil),          // 43: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 44: google.protobuf.Timestamp
 }
 var file_muxpost_poller_v1_poller_proto_depIdxs = []int32{
 	3,  // 0: muxpost.poller.v1.PollNowResponse.sources:type_name -> muxpost.poller.v1.SourcePoll
-	39, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
+	43, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
 	22, // 2: muxpost.poller.v1.SubmitResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	22, // 3: muxpost.poller.v1.RetryResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	22, // 4: muxpost.poller.v1.SettleResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	22, // 5: muxpost.poller.v1.CancelResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	14, // 6: muxpost.poller.v1.AcknowledgeResponse.acknowledgement:type_name -> muxpost.poller.v1.Acknowledgement
-	40, // 7: muxpost.poller.v1.Acknowledgement.create_time:type_name -> google.protobuf.Timestamp
+	44, // 7: muxpost.poller.v1.Acknowledgement.create_time:type_name -> google.protobuf.Timestamp
 	14, // 8: muxpost.poller.v1.ListAcknowledgementsResponse.acknowledgements:type_name -> muxpost.poller.v1.Acknowledgement
 	19, // 9: muxpost.poller.v1.LinkPullResponse.link:type_name -> muxpost.poller.v1.PullLink
-	40, // 10: muxpost.poller.v1.PullLink.create_time:type_name -> google.protobuf.Timestamp
+	44, // 10: muxpost.poller.v1.PullLink.create_time:type_name -> google.protobuf.Timestamp
 	19, // 11: muxpost.poller.v1.ListLinksResponse.links:type_name -> muxpost.poller.v1.PullLink
 	0,  // 12: muxpost.poller.v1.LedgerEntry.state:type_name -> muxpost.poller.v1.LedgerState
-	40, // 13: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
-	40, // 14: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
-	40, // 15: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
-	40, // 16: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
-	40, // 17: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
-	40, // 18: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
+	44, // 13: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
+	44, // 14: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
+	44, // 15: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
+	44, // 16: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
+	44, // 17: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
+	44, // 18: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
 	23, // 19: muxpost.poller.v1.LedgerEntry.waits_behind:type_name -> muxpost.poller.v1.Ahead
 	0,  // 20: muxpost.poller.v1.Ahead.state:type_name -> muxpost.poller.v1.LedgerState
 	0,  // 21: muxpost.poller.v1.ListLedgerRequest.state:type_name -> muxpost.poller.v1.LedgerState
-	40, // 22: muxpost.poller.v1.ListLedgerRequest.since:type_name -> google.protobuf.Timestamp
+	44, // 22: muxpost.poller.v1.ListLedgerRequest.since:type_name -> google.protobuf.Timestamp
 	22, // 23: muxpost.poller.v1.ListLedgerResponse.entries:type_name -> muxpost.poller.v1.LedgerEntry
-	40, // 24: muxpost.poller.v1.CountLedgerRequest.since:type_name -> google.protobuf.Timestamp
+	44, // 24: muxpost.poller.v1.CountLedgerRequest.since:type_name -> google.protobuf.Timestamp
 	29, // 25: muxpost.poller.v1.CountLedgerResponse.counts:type_name -> muxpost.poller.v1.StateCount
 	28, // 26: muxpost.poller.v1.CountLedgerResponse.reasons:type_name -> muxpost.poller.v1.ReasonCount
 	0,  // 27: muxpost.poller.v1.ReasonCount.state:type_name -> muxpost.poller.v1.LedgerState
 	0,  // 28: muxpost.poller.v1.StateCount.state:type_name -> muxpost.poller.v1.LedgerState
 	32, // 29: muxpost.poller.v1.ListSourcesResponse.sources:type_name -> muxpost.poller.v1.Source
-	39, // 30: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
-	40, // 31: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
-	40, // 32: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
-	40, // 33: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
-	40, // 34: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
-	40, // 35: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
+	43, // 30: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
+	44, // 31: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
+	44, // 32: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
+	44, // 33: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
+	44, // 34: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
+	44, // 35: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
 	33, // 36: muxpost.poller.v1.Source.webhook:type_name -> muxpost.poller.v1.WebhookState
-	40, // 37: muxpost.poller.v1.WebhookState.last_received_time:type_name -> google.protobuf.Timestamp
-	40, // 38: muxpost.poller.v1.WebhookState.waiting_since:type_name -> google.protobuf.Timestamp
-	34, // 39: muxpost.poller.v1.WebhookState.last_gap:type_name -> muxpost.poller.v1.WebhookGap
-	40, // 40: muxpost.poller.v1.WebhookGap.find_time:type_name -> google.protobuf.Timestamp
-	40, // 41: muxpost.poller.v1.WebhookGap.from_time:type_name -> google.protobuf.Timestamp
-	40, // 42: muxpost.poller.v1.WebhookGap.to_time:type_name -> google.protobuf.Timestamp
-	40, // 43: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
-	38, // 44: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
-	35, // 45: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
-	1,  // 46: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
-	4,  // 47: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
-	6,  // 48: muxpost.poller.v1.PollerService.Retry:input_type -> muxpost.poller.v1.RetryRequest
-	8,  // 49: muxpost.poller.v1.PollerService.Settle:input_type -> muxpost.poller.v1.SettleRequest
-	10, // 50: muxpost.poller.v1.PollerService.Cancel:input_type -> muxpost.poller.v1.CancelRequest
-	12, // 51: muxpost.poller.v1.PollerService.Acknowledge:input_type -> muxpost.poller.v1.AcknowledgeRequest
-	15, // 52: muxpost.poller.v1.PollerService.ListAcknowledgements:input_type -> muxpost.poller.v1.ListAcknowledgementsRequest
-	17, // 53: muxpost.poller.v1.PollerService.LinkPull:input_type -> muxpost.poller.v1.LinkPullRequest
-	20, // 54: muxpost.poller.v1.PollerService.ListLinks:input_type -> muxpost.poller.v1.ListLinksRequest
-	24, // 55: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
-	26, // 56: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
-	30, // 57: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
-	36, // 58: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
-	2,  // 59: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
-	5,  // 60: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
-	7,  // 61: muxpost.poller.v1.PollerService.Retry:output_type -> muxpost.poller.v1.RetryResponse
-	9,  // 62: muxpost.poller.v1.PollerService.Settle:output_type -> muxpost.poller.v1.SettleResponse
-	11, // 63: muxpost.poller.v1.PollerService.Cancel:output_type -> muxpost.poller.v1.CancelResponse
-	13, // 64: muxpost.poller.v1.PollerService.Acknowledge:output_type -> muxpost.poller.v1.AcknowledgeResponse
-	16, // 65: muxpost.poller.v1.PollerService.ListAcknowledgements:output_type -> muxpost.poller.v1.ListAcknowledgementsResponse
-	18, // 66: muxpost.poller.v1.PollerService.LinkPull:output_type -> muxpost.poller.v1.LinkPullResponse
-	21, // 67: muxpost.poller.v1.PollerService.ListLinks:output_type -> muxpost.poller.v1.ListLinksResponse
-	25, // 68: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
-	27, // 69: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
-	31, // 70: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
-	37, // 71: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
-	59, // [59:72] is the sub-list for method output_type
-	46, // [46:59] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	44, // 37: muxpost.poller.v1.Source.next_look_time:type_name -> google.protobuf.Timestamp
+	35, // 38: muxpost.poller.v1.Source.requests:type_name -> muxpost.poller.v1.RequestCount
+	36, // 39: muxpost.poller.v1.Source.rate_limits:type_name -> muxpost.poller.v1.RateLimit
+	43, // 40: muxpost.poller.v1.Source.clock_skew:type_name -> google.protobuf.Duration
+	37, // 41: muxpost.poller.v1.Source.repository_states:type_name -> muxpost.poller.v1.SourceRepository
+	44, // 42: muxpost.poller.v1.WebhookState.last_received_time:type_name -> google.protobuf.Timestamp
+	44, // 43: muxpost.poller.v1.WebhookState.waiting_since:type_name -> google.protobuf.Timestamp
+	34, // 44: muxpost.poller.v1.WebhookState.last_gap:type_name -> muxpost.poller.v1.WebhookGap
+	44, // 45: muxpost.poller.v1.WebhookGap.find_time:type_name -> google.protobuf.Timestamp
+	44, // 46: muxpost.poller.v1.WebhookGap.from_time:type_name -> google.protobuf.Timestamp
+	44, // 47: muxpost.poller.v1.WebhookGap.to_time:type_name -> google.protobuf.Timestamp
+	44, // 48: muxpost.poller.v1.RateLimit.reset_time:type_name -> google.protobuf.Timestamp
+	44, // 49: muxpost.poller.v1.SourceRepository.last_success_time:type_name -> google.protobuf.Timestamp
+	44, // 50: muxpost.poller.v1.SourceRepository.last_error_time:type_name -> google.protobuf.Timestamp
+	44, // 51: muxpost.poller.v1.SourceRepository.next_look_time:type_name -> google.protobuf.Timestamp
+	44, // 52: muxpost.poller.v1.SourceRepository.last_full_time:type_name -> google.protobuf.Timestamp
+	35, // 53: muxpost.poller.v1.SourceRepository.requests:type_name -> muxpost.poller.v1.RequestCount
+	38, // 54: muxpost.poller.v1.SourceRepository.unread_kinds:type_name -> muxpost.poller.v1.UnreadKind
+	44, // 55: muxpost.poller.v1.UnreadKind.since:type_name -> google.protobuf.Timestamp
+	44, // 56: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
+	42, // 57: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
+	39, // 58: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
+	1,  // 59: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
+	4,  // 60: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
+	6,  // 61: muxpost.poller.v1.PollerService.Retry:input_type -> muxpost.poller.v1.RetryRequest
+	8,  // 62: muxpost.poller.v1.PollerService.Settle:input_type -> muxpost.poller.v1.SettleRequest
+	10, // 63: muxpost.poller.v1.PollerService.Cancel:input_type -> muxpost.poller.v1.CancelRequest
+	12, // 64: muxpost.poller.v1.PollerService.Acknowledge:input_type -> muxpost.poller.v1.AcknowledgeRequest
+	15, // 65: muxpost.poller.v1.PollerService.ListAcknowledgements:input_type -> muxpost.poller.v1.ListAcknowledgementsRequest
+	17, // 66: muxpost.poller.v1.PollerService.LinkPull:input_type -> muxpost.poller.v1.LinkPullRequest
+	20, // 67: muxpost.poller.v1.PollerService.ListLinks:input_type -> muxpost.poller.v1.ListLinksRequest
+	24, // 68: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
+	26, // 69: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
+	30, // 70: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
+	40, // 71: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
+	2,  // 72: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
+	5,  // 73: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
+	7,  // 74: muxpost.poller.v1.PollerService.Retry:output_type -> muxpost.poller.v1.RetryResponse
+	9,  // 75: muxpost.poller.v1.PollerService.Settle:output_type -> muxpost.poller.v1.SettleResponse
+	11, // 76: muxpost.poller.v1.PollerService.Cancel:output_type -> muxpost.poller.v1.CancelResponse
+	13, // 77: muxpost.poller.v1.PollerService.Acknowledge:output_type -> muxpost.poller.v1.AcknowledgeResponse
+	16, // 78: muxpost.poller.v1.PollerService.ListAcknowledgements:output_type -> muxpost.poller.v1.ListAcknowledgementsResponse
+	18, // 79: muxpost.poller.v1.PollerService.LinkPull:output_type -> muxpost.poller.v1.LinkPullResponse
+	21, // 80: muxpost.poller.v1.PollerService.ListLinks:output_type -> muxpost.poller.v1.ListLinksResponse
+	25, // 81: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
+	27, // 82: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
+	31, // 83: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
+	41, // 84: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
+	72, // [72:85] is the sub-list for method output_type
+	59, // [59:72] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_poller_v1_poller_proto_init() }
@@ -3241,7 +3671,7 @@ func file_muxpost_poller_v1_poller_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_poller_v1_poller_proto_rawDesc), len(file_muxpost_poller_v1_poller_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   38,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
