@@ -39,7 +39,8 @@ test: ## run all tests (RACE=1 adds the race detector)
 .PHONY: bench
 bench: setup ## measure tmuxd beside running tmux for everything, and the ledger beside bare Postgres (minutes; nothing else should run)
 	@$(GO) run ./services/tmuxd/internal/bench
-	@$(GO) test ./services/poller/internal/webhook -run '^$$' -bench Bare -benchtime 1x -count 1 -timeout 5m | grep -E '^(ratio|--- FAIL|FAIL|---)'
+	@out=$$($(GO) test ./services/poller/internal/webhook -run '^$$' -bench Bare -benchtime 1x -count 1 -timeout 5m); ended=$$?; \
+		echo "$$out" | grep -E '^(ratio|--- |FAIL)|bench_test.go'; exit $$ended
 	@$(GO) run ./services/poller/internal/bench
 
 .PHONY: stress

@@ -229,7 +229,8 @@ func (m maker) check(t thread, c Check, head string) (Event, bool, error) {
 	if !c.failed() {
 		return Event{}, false, nil
 	}
-	e := m.event(t, KindCheck, cmp.Or(c.NodeID, c.Kind+":"+strconv.FormatInt(c.ID, 10)), c.Conclusion+":"+strconv.Itoa(c.Attempt))
+	// By number: a webhook of a status shows no other id of it.
+	e := m.event(t, KindCheck, c.Kind+":"+strconv.FormatInt(c.ID, 10), c.Conclusion+":"+strconv.Itoa(c.Attempt))
 	e.URL, e.UpstreamAt, e.UpstreamOrder, e.Commit = line(c.URL), c.EndedAt, c.ID, c.SHA
 	d := t.data(c.URL)
 	d.CheckName, d.Conclusion, d.SHA, d.Run, d.Head = c.Name, c.Conclusion, c.SHA, strconv.FormatInt(c.ID, 10), true
