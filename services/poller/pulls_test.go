@@ -75,9 +75,9 @@ func TestPull_WhatIsSaidOnItReachesTheItemThatItCloses(t *testing.T) {
 	carry(t, p)
 	texts := w.askedTexts()
 	for i, want := range [][]string{
-		{"New comment by alice on", "#2 (a pull request of", "a comment"},
-		{"New review by alice", "changes requested", "a review"},
-		{"New inline comment by alice", "paint/blue.go line 7", "begins the thread", "an inline comment", "+darker"},
+		{"New comment by alice on pull request", "#2 (github:", "a comment"},
+		{"Review by alice", "changes requested", "a review"},
+		{"New inline comment by alice", "paint/blue.go", "line 7", "begins the thread", "an inline comment", "+darker"},
 		{"New inline comment by alice", "paint/blue.go", "in the thread", "a reply"},
 	} {
 		if i >= len(texts) {
@@ -311,7 +311,7 @@ func TestCI_AFailureAtTheHeadIsAnEventOnce(t *testing.T) {
 	equal(t, "new when looked at again", look(t, p).NewEvents, 0)
 	carry(t, p)
 	all := strings.Join(w.askedTexts(), "\n")
-	for _, want := range []string{`the check "build" ended with failure`, shaA, "current head", "2 errors", "paint is dry", `"deploy"`, "no ladder"} {
+	for _, want := range []string{"CI says failure", "Check: build", shaA, "the head now", "2 errors", "paint is dry", "Check: deploy", "no ladder"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("lacks %q:\n%s", want, all)
 		}

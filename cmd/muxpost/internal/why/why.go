@@ -189,7 +189,13 @@ func settled() map[string]Explanation {
 		"superseded":  {"it was edited upstream before it was delivered, and what it says now took its place", ""},
 		"typed_again": {"nothing showed whether the agent took it, and a person had it typed once more, as another delivery", ""},
 		"done":        {"a person said that it is done, so it is not tried again", ""},
-		"own":         {"muxpost wrote it itself", ""},
+		"own":         {"muxpost wrote it itself, or the account that its token acts as", ""},
+		"editor": {"somebody edited it who may not steer, or it cannot be told who did",
+			"if he may steer, add his login to authors; if nobody can tell, give the source a token"},
+		"empty":  {"there is nothing in it that an agent could read", ""},
+		"untold": {"it tells the end of an item of which no agent was told anything", ""},
+		"loop": {"more was written about the item within five minutes than people write, which looks like programs that answer each other",
+			"look at who wrote it; muxpost retry delivers one, and poller.loop_posts is the limit"},
 		"bot":         {"a machine wrote it, and machines do not steer agents: two that answer each other would never end", ""},
 	}
 }

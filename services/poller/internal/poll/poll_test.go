@@ -43,7 +43,9 @@ func item(t *testing.T) Item {
 	}
 }
 
-func newMaker(p Policy) maker { return maker{source: "gh", provider: "github", policy: p, budget: 3, templates: prompt.Default()} }
+func newMaker(p Policy) maker {
+	return maker{source: "gh", provider: "github", policy: p, budget: 3, templates: prompt.Default()}
+}
 
 func TestPolicy_WhoMaySteer(t *testing.T) {
 	alice, bot := Author{Login: "aLiCe"}, Author{Login: "alice", Machine: true}

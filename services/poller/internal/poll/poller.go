@@ -61,8 +61,8 @@ type Config struct {
 	Budget int
 	// Templates are for the texts of events; the built-in ones when nil.
 	Templates *prompt.Set
-	Logger *slog.Logger
-	Tracer obs.Tracer
+	Logger    *slog.Logger
+	Tracer    obs.Tracer
 	// Now is the clock for spans and durations; what is stored uses the clocks of the sources and of the database.
 	Now func() time.Time
 }
