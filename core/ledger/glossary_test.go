@@ -18,7 +18,8 @@ func TestGlossary_ExplainsEveryStateReasonAndEventOfTheLedger(t *testing.T) {
 	for _, s := range States() {
 		words = append(words, s.String())
 	}
-	words = append(words, ReasonUnconfirmed, ReasonBaselined, ReasonUnauthorised, ReasonDeleted, ReasonByHand, ReasonRearmed, ReasonSessionOccupied)
+	words = append(words, ReasonUnconfirmed, ReasonBaselined, ReasonUnauthorised, ReasonDeleted, ReasonByHand, ReasonRearmed, ReasonSessionOccupied,
+		ReasonCoalesced, ReasonCommand)
 	for _, w := range words {
 		if !strings.Contains(string(data), "| `"+w+"` | ") {
 			t.Errorf("docs/glossary.md does not explain %q", w)

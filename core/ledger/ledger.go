@@ -1,6 +1,7 @@
 // Package ledger holds the rules of the ledger of events: how an event is known (Key, DeliveryID), what states it passes through,
 // what an answer from the dispatcher does to it (Apply), when an event that gave up gets another budget (Rearm), what its deletion
-// upstream or a person's word does (Cancel, CancelByHand), and what is told on the ticket (Posts, Repost). Only answers spend a try: an outage spends none.
+// upstream or a person's word does (Cancel, CancelByHand), which become one text (Coalesce), which is an order to muxpost itself
+// (ParseCommand), and what is told on the ticket (Posts, Repost). Only answers spend a try: an outage spends none.
 //
 // It performs nothing and reads no clock; it knows nothing of Postgres, GitHub or sessions.
 package ledger
@@ -178,6 +179,10 @@ const (
 	ReasonByHand = "cancelled_by_hand"
 	// ReasonRearmed: pending again after it gave up, because another version is running.
 	ReasonRearmed = "rearmed"
+	// ReasonCoalesced: settled, because what it says is a part of the text of an earlier event of its item.
+	ReasonCoalesced = "coalesced"
+	// ReasonCommand: settled, because it was an order to muxpost itself.
+	ReasonCommand = "command"
 	// ReasonSessionOccupied is the dispatcher's, for an event that was dropped because of who lives under its session's name.
 	ReasonSessionOccupied = "session-occupied"
 )

@@ -154,8 +154,10 @@ func TestPosts_AreToldForWhatNeedsAPerson(t *testing.T) {
 				switch {
 				case s == GaveUp:
 					want = []Post{NoticeGaveUp, ReactionConfused}
-				case s == Dropped && reason == ReasonSessionOccupied:
+				case s == Dropped:
 					want = []Post{ReactionConfused}
+				case s == Delivered:
+					want = []Post{ReactionHooray}
 				case s == Settled && reason == ReasonUnconfirmed:
 					want = []Post{NoticeUnconfirmed}
 				case s == Held && held:
@@ -175,8 +177,15 @@ func TestPosts_AreToldForWhatNeedsAPerson(t *testing.T) {
 		t.Error("told too early that it is held")
 	}
 	for _, post := range AllPosts() {
-		if !seen[post] {
-			t.Errorf("%s is never told", post)
+		// The others are made when something happens, and not by how an event stands.
+		if made := slices.Contains([]Post{ReactionEyes, NoticeStarted, PostCommand, PostAnswer}, post); made == seen[post] {
+			t.Errorf("%s: told is %v", post, seen[post])
+		}
+		_, reaction := post.Reaction()
+		got := []bool{post.Wanted(false, false), post.Wanted(true, false), post.Wanted(false, true), post.Wanted(true, true)}
+		want := []bool{post == PostCommand, !reaction || post == ReactionConfused, reaction || post == PostCommand, true}
+		if diff := cmp.Diff(want, got); diff != "" || reaction && post.Notice() {
+			t.Errorf("%s (-want +got):\n%s", post, diff)
 		}
 	}
 	if ReasonSessionOccupied != string(dispatch.ReasonSessionOccupied) {

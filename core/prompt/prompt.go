@@ -2,6 +2,9 @@
 // model would read and a person would not see, framed as data under a header of our own, and never beginning with a character
 // that an agent's composer takes for a command.
 //
+// A Set holds a template for each kind of event (Render): our line comes first whatever a template says, and a template places what others
+// wrote without ever seeing it.
+//
 // It knows nothing of tmux, and it trusts nobody's text.
 package prompt
 

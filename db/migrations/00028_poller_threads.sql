@@ -10,7 +10,7 @@ alter table poller.events
   add column commit_sha text not null default '',
   -- When a result of CI went stale, because another commit became the head; null while it is the head's.
   add column stale_at timestamptz;
-create index events_checks on poller.events (thread) where kind = 'check' and state in ('pending', 'leased', 'held', 'cancelled', 'gave_up');
+create index events_checks on poller.events (thread) where kind = 'check';
 -- For the breaker: what was written about an item lately.
 create index events_posts on poller.events (work_item, upstream_at) where kind in ('comment', 'review', 'review_comment');
 

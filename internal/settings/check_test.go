@@ -23,6 +23,8 @@ func TestCheck_EachMistakeOfThePollerNamesItsKeyAndSaysWhatToWrite(t *testing.T)
 	write("good", "tok\n", 0o600)
 	write("open", "tok\n", 0o644)
 	write("empty", "\n", 0o600)
+	must(t, os.Mkdir(filepath.Join(dir, "broken"), 0o700))
+	write("broken/comment.tmpl", "\n{{.Nope}}{{.Quoted}}", 0o600)
 	const source = "  sources:\n  - {name: gh, kind: github, repositories: [a/b], label: agent, authors: [alice], token_file: good"
 	app := strings.Replace(source, "token_file: good", "app: ", 1)
 	write("key", "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n", 0o600)
@@ -56,6 +58,10 @@ func TestCheck_EachMistakeOfThePollerNamesItsKeyAndSaysWhatToWrite(t *testing.T)
 		{"an app's key that is none", app + "{id: 1, private_key_file: good}}\n", "does not hold a private key in PEM"},
 		{"an app's key that others can read", app + "{id: Iv1.8a61f9b3a7aba766, private_key_file: open}}\n", "run chmod 600"},
 		{"an app's installation", app + "{id: 1, private_key_file: key, installation_id: -1}}\n", "poller.sources[0].app.installation_id"},
+		{"reactions without a token", strings.Replace(source, ", token_file: good", "", 1) + ", reactions: true}\n", "poller.sources[0].reactions is on"},
+		{"digests after less than none", "  digest_after: -1\n", "poller.digest_after is -1"},
+		{"templates that are not there", "  templates: nowhere\n", "poller.templates: "},
+		{"a broken template", "  templates: broken\n", filepath.Join(dir, "broken", "comment.tmpl") + ":2:"},
 		{"a token for everybody", strings.Replace(source, "good", "open", 1) + "}\n", "chmod 600"},
 		{"an empty token", strings.Replace(source, "good", "empty", 1) + "}\n", "should hold one token"},
 		{"a name twice", source + "}\n  - {name: gh, kind: github, repositories: [a/c], label: x}\n", "names must differ"},

@@ -300,7 +300,13 @@ type Poller struct {
 	LoopPosts int `conf:"loop_posts"`
 	// Retention is how long events that are finished are kept.
 	Retention time.Duration `conf:"retention"`
-	LogLevel  slog.Level    `conf:"log_level"`
+	// Templates is a directory with templates of the operator's, in the place of built-in ones; empty for none.
+	Templates string `conf:"templates"`
+	// DigestAfter is how many further events of an item must wait for all of them to become one text; zero never does that.
+	DigestAfter int `conf:"digest_after"`
+	// CoalesceChecks has the results of CI at one commit become one text whenever two or more wait.
+	CoalesceChecks bool       `conf:"coalesce_checks"`
+	LogLevel       slog.Level `conf:"log_level"`
 	// Webhook is where events may be brought to; without an address nothing is.
 	Webhook Webhook  `conf:"webhook"`
 	Sources []Source `conf:"sources"`
@@ -359,6 +365,8 @@ type Source struct {
 	FullRead time.Duration `conf:"full_read"`
 	// Notices lets muxpost write to the source's tickets what needs a person.
 	Notices bool `conf:"notices"`
+	// Reactions lets muxpost put reactions on what it takes, delivers and fails to deliver.
+	Reactions bool `conf:"reactions"`
 	// Webhook is whether the source's webhooks are taken, beside its being looked at.
 	Webhook bool `conf:"webhook"`
 	// WebhookSecretFile holds the secrets of its webhooks; Webhook.SecretFile where the file leaves it out and Webhook is on.

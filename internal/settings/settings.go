@@ -121,8 +121,8 @@ func (s *Settings) defaults() {
 	}
 	s.Dispatcher = Dispatcher{Resume: true, FirstSpawn: FirstSpawnAny, Retention: defaultRetention,
 		Breaker: Breaker{Deaths: 5, Within: 10 * time.Minute}, Idle: Idle{After: 7 * 24 * time.Hour}}
-	s.Poller = Poller{Workers: 8, Budget: ledger.DefaultBudget, LoopPosts: defaultLoopPosts, Retention: defaultRetention,
-		Webhook: Webhook{MaxBodyMiB: defaultMaxBody}}
+	s.Poller = Poller{Workers: 8, Budget: ledger.DefaultBudget, LoopPosts: defaultLoopPosts, Retention: defaultRetention, DigestAfter: 5,
+		CoalesceChecks: true, Webhook: Webhook{MaxBodyMiB: defaultMaxBody}}
 }
 
 // derive fills in what follows from the data directory and from other settings, and makes paths absolute.
@@ -152,6 +152,7 @@ func (s *Settings) derive(binDir string) {
 	s.Dispatcher.DatabaseURLFile = s.beside(s.Dispatcher.DatabaseURLFile)
 	s.Poller.DatabaseURLFile = s.beside(s.Poller.DatabaseURLFile)
 	s.Poller.Webhook.SecretFile = s.beside(s.Poller.Webhook.SecretFile)
+	s.Poller.Templates = s.beside(s.Poller.Templates)
 	for i := range s.Poller.Sources {
 		source := &s.Poller.Sources[i]
 		source.WebhookSecretFile = s.beside(source.WebhookSecretFile)

@@ -43,6 +43,7 @@ const (
 	defaultFullRead = time.Hour
 	minFullRead     = 10 * time.Minute
 	maxLogin        = 100
+	maxDigestAfter  = 1000
 )
 
 // CIKinds returns the kinds of results of CI that a source can read; the first two are read unless the file says otherwise.
@@ -62,6 +63,9 @@ func (c *Poller) check(p *problems) {
 	p.add(c.LoopPosts < 0 || c.LoopPosts > maxLoopPosts, "loop_posts is %d: it must be 0 (deliver all) to %d", c.LoopPosts, maxLoopPosts)
 	p.add(c.Budget < 1 || c.Budget > maxBudget, "budget is %d: it must be 1 to %d", c.Budget, maxBudget)
 	c.checkWebhook(p)
+	p.add(c.DigestAfter < 0 || c.DigestAfter > maxDigestAfter, "digest_after is %d: it must be 0 (never) to %d", c.DigestAfter, maxDigestAfter)
+	_, err := c.TemplateSet()
+	p.add(err != nil, "templates: %v", err)
 	names, places := map[string]int{}, map[string]int{}
 	for i, s := range c.Sources {
 		s.check(p, fmt.Sprintf("sources[%d]", i))
@@ -136,6 +140,7 @@ func (s *Source) check(p *problems, key string) {
 	p.add(s.FullRead < minFullRead || s.FullRead > 7*maxInterval, "%s.full_read is %v: it must be %v to %v", key, s.FullRead, minFullRead,
 		7*maxInterval)
 	p.add(s.Notices && !s.Authenticated(), "%s.notices is on and there is no token_file: writing to issues needs a token, or an app", key)
+	p.add(s.Reactions && !s.Authenticated(), "%s.reactions is on and there is no token_file: writing to issues needs a token, or an app", key)
 	_, err := s.Token()
 	p.add(err != nil, "%s.token_file: %v", key, err)
 	if s.App != nil {

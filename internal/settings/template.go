@@ -69,6 +69,8 @@ poller:
 #      interval: 30s
 # Writes on the issue what needs a person: an event that gave up, say. The token must be one that may write to issues.
 #      notices: true
+# Puts reactions on what is taken, delivered or not delivered. The token must be one that may write to issues.
+#      reactions: true
 `
 
 // Template returns the configuration that WriteTemplate writes.

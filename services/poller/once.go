@@ -35,7 +35,7 @@ func (p *parts) once(ctx context.Context, stdout io.Writer) error {
 	if err == nil {
 		err = p.forwarder.Drain(bounded, oncePatience)
 	}
-	if p.notifier != nil && err == nil {
+	if err == nil {
 		noticing, cancel := context.WithTimeout(ctx, onceNoticeTime)
 		defer cancel()
 		err = p.notifier.Carry(noticing)

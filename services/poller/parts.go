@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +60,7 @@ type parts struct {
 	asked       *dispatch.Client
 	forwarder   *forward.Forwarder
 	retrier     *poll.Retrier
-	notifier    *notify.Notifier // nil when no source's tickets may be written to
+	notifier    *notify.Notifier
 	hooks       hooks
 	wake        chan struct{}
 	retention   time.Duration
@@ -116,24 +114,28 @@ func assemble(ctx context.Context, s settings.Settings, own ledger.Build, stderr
 func (p *parts) compose(c settings.Poller, own ledger.Build) error {
 	tracer, log := p.telemetry.Tracer(section), p.telemetry.Logger
 	holder := store.NewHolder()
+	templates, err := c.TemplateSet()
+	if err != nil {
+		return err
+	}
 	watched, tickets, err := p.watch(c)
 	if err != nil {
 		return err
 	}
 	p.asked = dispatch.New(p.conn, own)
 	p.store = store.New(store.Config{
-		Pool: p.pool, Quiet: p.quiet, Tracer: tracer, Holder: holder, Version: p.asked.Known, Notices: slices.Sorted(maps.Keys(tickets)),
-		MaySteer: func(source string, author poll.Author) bool { return p.poller.MaySteer(source, author) },
-		Loop:     store.Loop{Posts: c.LoopPosts, Within: loopTime},
+		Pool: p.pool, Quiet: p.quiet, Tracer: tracer, Holder: holder, Version: p.asked.Known,
+		Notices: named(c.Sources, func(s settings.Source) bool { return s.Notices }), Reactions: named(c.Sources, func(s settings.Source) bool { return s.Reactions }),
+		MaySteer:   func(source string, author poll.Author) bool { return p.poller.MaySteer(source, author) },
+		Loop:       store.Loop{Posts: c.LoopPosts, Within: loopTime},
+		Coalescing: ledger.Coalescing{After: c.DigestAfter, Together: c.CoalesceChecks}, Templates: templates,
 	})
-	if len(tickets) > 0 {
-		p.notifier = notify.New(p.store, tickets, log)
-	}
 	rearmer := rearm.New(p.store, p.asked, log)
 	p.poller = poll.New(poll.Config{
-		Ledger: p.store, Rearmer: rearmer, Sources: watched, Holder: holder, Budget: c.Budget, Logger: log, Tracer: tracer, Now: time.Now,
+		Ledger: p.store, Rearmer: rearmer, Sources: watched, Holder: holder, Budget: c.Budget, Templates: templates, Logger: log, Tracer: tracer, Now: time.Now,
 	})
 	p.retrier = poll.NewRetrier(p.store, p.asked, log)
+	p.notifier = notify.New(p.store, tickets, poll.NewCommander(p.store, p.retrier, p.asked, log), log)
 	p.forwarder = forward.New(forward.Config{
 		Ledger: p.store, Rearmer: rearmer, Deliverer: p.asked, Workers: c.Workers, Wake: p.wake, Logger: log, Tracer: tracer,
 	})
@@ -149,7 +151,7 @@ func (p *parts) watch(c settings.Poller) (watched []poll.Watched, tickets map[st
 			return nil, nil, fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "the source "+s.Name, err)
 		}
 		p.sources = append(p.sources, source)
-		if s.Notices {
+		if s.Notices || s.Reactions {
 			tickets[s.Name] = source
 		}
 		w := poll.Watched{
@@ -211,6 +213,16 @@ func branchOf(s settings.Source) string {
 	return s.Branch
 }
 
+// named returns the names of the sources that something is true of.
+func named(sources []settings.Source, is func(settings.Source) bool) (names []string) {
+	for _, s := range sources {
+		if is(s) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
 // explain says at the start what a person would otherwise only find out by waiting.
 func (p *parts) explain(s settings.Source) {
 	log := p.telemetry.Logger.With(obs.KeySource, s.Name)
@@ -260,10 +272,7 @@ func (p *parts) schedule(ctx context.Context) error {
 	config := schedule.Config{
 		Pool: p.quiet, Schema: migrations.RiverSchema, TracerProvider: p.telemetry.TracerProvider(),
 		Logger: slog.New(atLeast{p.telemetry.Logger.Handler(), slog.LevelWarn}),
-		Forget: p.forget,
-	}
-	if p.notifier != nil {
-		config.Notify = p.notifier.Carry
+		Forget: p.forget, Notify: p.notifier.Carry,
 	}
 	return schedule.Run(ctx, config)
 }

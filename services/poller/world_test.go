@@ -76,6 +76,12 @@ type dispatcher struct {
 	// session is the state of every session; living when it is not said. conversation is the one on record for it, empty for none.
 	session      dispatcherv1.SessionState
 	conversation string
+	// harness is the one on record for every session.
+	harness string
+	// orders are what people ordered, in order, and silent is true while those are not answered.
+	orders []string
+	silent bool
+	pauses map[string]*dispatcherv1.Pause
 }
 
 func (d *dispatcher) ListSessions(_ context.Context, r *dispatcherv1.ListSessionsRequest) (*dispatcherv1.ListSessionsResponse, error) {
@@ -85,7 +91,7 @@ func (d *dispatcher) ListSessions(_ context.Context, r *dispatcherv1.ListSession
 	if r.GetSkipProbe() {
 		state = dispatcherv1.SessionState_SESSION_STATE_UNSPECIFIED
 	}
-	session := &dispatcherv1.Session{WorkItem: r.GetWorkItem(), State: state, ConversationId: d.conversation}
+	session := &dispatcherv1.Session{WorkItem: r.GetWorkItem(), State: state, ConversationId: d.conversation, Harness: d.harness}
 	return &dispatcherv1.ListSessionsResponse{Sessions: []*dispatcherv1.Session{session}}, nil
 }
 

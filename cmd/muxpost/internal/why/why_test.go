@@ -31,7 +31,7 @@ func policyReasons(t *testing.T) []string {
 
 func every(t *testing.T) map[string]bool {
 	all := map[string]bool{ledger.ReasonUnconfirmed: true, ledger.ReasonBaselined: true, ledger.ReasonUnauthorised: true,
-		ledger.ReasonDeleted: true, ledger.ReasonByHand: true, ledger.ReasonRearmed: true}
+		ledger.ReasonDeleted: true, ledger.ReasonByHand: true, ledger.ReasonRearmed: true, ledger.ReasonCoalesced: true, ledger.ReasonCommand: true}
 	for _, r := range dispatch.Reasons() {
 		all[string(r)] = true
 	}

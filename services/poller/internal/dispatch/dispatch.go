@@ -60,10 +60,25 @@ func (c *Client) Deliver(ctx context.Context, claim forward.Claim) (forward.Outc
 	if remedy := d.GetRemedy(); remedy != "" && !strings.Contains(detail, remedy) {
 		detail = strings.TrimSpace(detail + " (" + remedy + ")")
 	}
-	return forward.Outcome{
+	out := forward.Outcome{
 		Answer: answer, Reason: d.GetReason(), Detail: detail, After: max(0, response.GetLookAgain().AsDuration()),
-		Version: c.heard(response.GetBuilds()),
-	}, nil
+		Version: c.heard(response.GetBuilds()), Started: d.GetHow() == dispatcherv1.How_HOW_SPAWNED, Host: d.GetHost(),
+	}
+	if out.Started {
+		out.Harness = c.harness(ctx, claim.WorkItem)
+	}
+	return out, nil
+}
+
+// harness returns what the session of an item runs, or nothing: it is for people, and nothing waits for it.
+func (c *Client) harness(ctx context.Context, workItem string) string {
+	ctx, cancel := context.WithTimeout(ctx, learnTime)
+	defer cancel()
+	page, err := c.api.ListSessions(ctx, &dispatcherv1.ListSessionsRequest{WorkItem: workItem, PageSize: 1, SkipProbe: true})
+	if err != nil || len(page.GetSessions()) == 0 {
+		return ""
+	}
+	return page.GetSessions()[0].GetHarness()
 }
 
 // GoesOn reports whether the next event of a work item goes into a conversation that the item had before: one is on record, which its

@@ -49,8 +49,8 @@ type Claim struct {
 type Ledger interface {
 	// Claim leases up to n events that are due, each the first of its item that waits.
 	Claim(ctx context.Context, n int) ([]Claim, error)
-	// Decide puts the context of its item behind the text of a claim where the agent may lack it, for good. A lease that was lost is
-	// fault.Fenced.
+	// Decide makes the text of a claim what it is for good: one with what waits behind it, where that becomes one text, and with the context
+	// of its item, where the agent may lack that. A lease that was lost is fault.Fenced.
 	Decide(ctx context.Context, c Claim, goesOn bool) (Claim, error)
 	// Finish ends a claim: next says what becomes of the event, from its progress so far and the database's time. It returns
 	// both. o is the answer. A lease that was lost is fault.Fenced, and nothing is changed.
@@ -81,6 +81,9 @@ type Outcome struct {
 	After time.Duration
 	// Version is what took part in it; the zero value when there was no answer.
 	Version ledger.Version
+	// Started is true where the first session of the item was started for it, on Host, running Harness; that is empty where it is not known.
+	Started       bool
+	Host, Harness string
 }
 
 // Rearmer has events that gave up tried again when another version sees their items.

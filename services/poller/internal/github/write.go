@@ -14,6 +14,9 @@ import (
 
 var _ notify.Tickets = (*Client)(nil)
 
+// inlineComment is the kind of what is written at a line of a pull request: it has an API of its own.
+const inlineComment = "review_comment"
+
 // maxWriteAnswer bounds what is read of the answer to a write, so that its connection can be used again.
 const maxWriteAnswer = 1 << 20
 
@@ -33,10 +36,14 @@ func (c *Client) Notice(ctx context.Context, repository string, number uint64, t
 	return c.post(ctx, repository, fmt.Sprintf("issues/%d/comments", number), map[string]string{"body": text})
 }
 
-// React puts a reaction on a comment, or on the issue itself for comment 0. Doing so again changes nothing.
-func (c *Client) React(ctx context.Context, repository string, number uint64, comment int64, content string) error {
+// React puts a reaction on what an event is about: a comment, an inline comment, or the issue itself for comment 0. Doing so again changes
+// nothing.
+func (c *Client) React(ctx context.Context, repository string, number uint64, kind string, comment int64, content string) error {
 	path := fmt.Sprintf("issues/%d/reactions", number)
-	if comment != 0 {
+	switch {
+	case kind == inlineComment && comment != 0:
+		path = fmt.Sprintf("pulls/comments/%d/reactions", comment)
+	case comment != 0:
 		path = fmt.Sprintf("issues/comments/%d/reactions", comment)
 	}
 	return c.post(ctx, repository, path, map[string]string{"content": content})

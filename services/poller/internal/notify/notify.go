@@ -41,13 +41,27 @@ type Post struct {
 	Number     uint64
 	// Comment is the provider's number of the comment that the event is about; 0 when it is about the item itself.
 	Comment int64
+	// Command is the order that a PostCommand carries out, and Author who gave it.
+	Command string
+	Author  string
+	Words   Words
 	Posting ledger.Posting
 	// Now is the database's time.
 	Now time.Time
 }
 
+// Words are what a post needs beyond its event.
+type Words struct {
+	// Host and Harness are of a NoticeStarted.
+	Host, Harness string
+	// Text is a PostAnswer's comment; where it has none, Reaction is its reaction.
+	Text, Reaction string
+}
+
 // End is how the work at a post ended.
 type End struct {
+	// Answer is what an order is answered with; nothing for any other post.
+	Answer Words
 	// State is one of the names below.
 	State State
 	// Problem is for a person; empty when there was none.
@@ -86,8 +100,16 @@ type Tickets interface {
 	Noticed(ctx context.Context, repository string, number uint64, mark string) (bool, error)
 	// Notice writes a comment.
 	Notice(ctx context.Context, repository string, number uint64, text string) error
-	// React puts a reaction on a comment, or on the ticket itself for comment 0. Doing so again changes nothing.
-	React(ctx context.Context, repository string, number uint64, comment int64, content string) error
+	// React puts a reaction on what an event of a kind is about: a comment, or the ticket itself for comment 0. Doing so again changes
+	// nothing.
+	React(ctx context.Context, repository string, number uint64, kind string, comment int64, content string) error
+}
+
+// Commands carries out orders to muxpost itself. Doing so again changes nothing. Its errors are faults: one that is no refusal is tried again.
+type Commands interface {
+	// Command carries out what somebody who may steer wrote about a work item, and returns what it is answered with: a comment, or where that is
+	// empty a reaction.
+	Command(ctx context.Context, workItem, who string, c ledger.Command) (text, reaction string, err error)
 }
 
 // Notifier carries out posts. It is safe for use by many goroutines.
@@ -95,12 +117,13 @@ type Notifier struct {
 	outbox  Outbox
 	tickets map[string]Tickets
 	sources []string
+	orders  Commands
 	log     *slog.Logger
 }
 
-// New returns a notifier for the sources whose tickets may be written to.
-func New(outbox Outbox, tickets map[string]Tickets, log *slog.Logger) *Notifier {
-	n := &Notifier{outbox: outbox, tickets: tickets, log: log}
+// New returns a notifier for the sources whose tickets may be written to, and for the orders that stand at any source.
+func New(outbox Outbox, tickets map[string]Tickets, orders Commands, log *slog.Logger) *Notifier {
+	n := &Notifier{outbox: outbox, tickets: tickets, orders: orders, log: log, sources: []string{}}
 	for name := range tickets {
 		n.sources = append(n.sources, name)
 	}
@@ -109,12 +132,13 @@ func New(outbox Outbox, tickets map[string]Tickets, log *slog.Logger) *Notifier 
 
 // Carry carries out what is due, one post after another, until nothing is or ctx ends. An error is the outbox's.
 func (n *Notifier) Carry(ctx context.Context) error {
-	for len(n.sources) > 0 && ctx.Err() == nil {
+	for ctx.Err() == nil {
 		p, ok, err := n.outbox.ClaimPost(ctx, n.sources, LeaseTime)
 		if err != nil || !ok {
 			return err
 		}
-		end := n.end(p, n.carry(ctx, p))
+		answer, err := n.carry(ctx, p)
+		end := n.end(p, answer, err)
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 		err = n.outbox.EndPost(ending, p, end)
 		cancel()
@@ -129,25 +153,37 @@ func (n *Notifier) Carry(ctx context.Context) error {
 // errSkipped means that there is nothing to tell any more.
 var errSkipped = errors.New("no longer true")
 
-func (n *Notifier) carry(ctx context.Context, p Post) error {
+func (n *Notifier) carry(ctx context.Context, p Post) (Words, error) {
 	if !p.stands() {
-		return errSkipped
+		return Words{}, errSkipped
 	}
-	if p.Now.Sub(p.Posting.CreatedAt) >= ledger.PostTime {
-		return fault.New(fault.Invalid, "", "nothing could be written to the ticket for a day, and now it is no news any more")
+	if p.Now.Sub(p.Posting.CreatedAt) >= p.Posting.Limit() {
+		return Words{}, errOld
 	}
 	ctx, cancel := context.WithTimeout(ctx, postTime)
 	defer cancel()
+	if p.What == ledger.PostCommand {
+		command, _ := ledger.ParseCommand(p.Command)
+		text, reaction, err := n.orders.Command(ctx, p.WorkItem, p.Author, command)
+		return Words{Text: text, Reaction: reaction}, err
+	}
 	tickets := n.tickets[p.Source]
-	if !p.What.Notice() {
-		return tickets.React(ctx, p.Repository, p.Number, p.Comment, "confused")
+	content, reacts := p.What.Reaction()
+	if p.What == ledger.PostAnswer && p.Words.Text == "" {
+		content, reacts = p.Words.Reaction, true
+	}
+	if reacts {
+		return Words{}, tickets.React(ctx, p.Repository, p.Number, p.Kind, p.Comment, content)
 	}
 	there, err := tickets.Noticed(ctx, p.Repository, p.Number, mark(p))
 	if err != nil || there {
-		return err
+		return Words{}, err
 	}
-	return tickets.Notice(ctx, p.Repository, p.Number, text(p))
+	return Words{}, tickets.Notice(ctx, p.Repository, p.Number, text(p))
 }
+
+// errOld means that it is too late for the post.
+var errOld = fault.New(fault.Invalid, "", "nothing could be written to the ticket in time, and now it is no news any more")
 
 // stands reports whether what the post tells still holds.
 func (p Post) stands() bool {
@@ -158,17 +194,23 @@ func (p Post) stands() bool {
 		return p.State == ledger.Settled
 	case ledger.NoticeHeld:
 		return p.State == ledger.Held || p.State == ledger.Leased
+	case ledger.ReactionEyes:
+		return p.State.Waits()
+	case ledger.ReactionHooray:
+		return p.State == ledger.Delivered
 	case ledger.ReactionConfused:
 		return p.State == ledger.GaveUp || p.State == ledger.Dropped
+	case ledger.NoticeStarted, ledger.PostCommand, ledger.PostAnswer:
+		return true
 	}
 	return false
 }
 
 // end says what becomes of a post.
-func (n *Notifier) end(p Post, err error) End {
+func (n *Notifier) end(p Post, answer Words, err error) End {
 	switch {
 	case err == nil:
-		return End{State: Done, Posting: p.Posting}
+		return End{State: Done, Posting: p.Posting, Answer: answer}
 	case errors.Is(err, errSkipped):
 		return End{State: Skipped, Posting: p.Posting}
 	}
@@ -183,7 +225,10 @@ func (n *Notifier) end(p Post, err error) End {
 	if end.Posting, end.Wait, again = ledger.Repost(p.Posting, !silent, after, p.Now); again {
 		end.State = Waiting
 	}
-	if kind == fault.Throttled {
+	switch {
+	case p.What == ledger.PostCommand && !again:
+		end.Answer.Text = late
+	case p.What != ledger.PostCommand && kind == fault.Throttled:
 		end.Limit = max(after, leastLimit)
 	}
 	return end
@@ -193,6 +238,10 @@ func (n *Notifier) report(ctx context.Context, p Post, end End) {
 	log := n.log.With(obs.KeySource, p.Source, obs.KeyWorkItem, p.WorkItem, obs.KeyDeliveryID, p.DeliveryID, "post", string(p.What))
 	switch end.State {
 	case Done:
+		if p.What == ledger.PostCommand {
+			log.InfoContext(ctx, "an order in a comment was carried out", "order", p.Command, "who", p.Author)
+			return
+		}
 		log.InfoContext(ctx, "told on the ticket", obs.KeyEvent, string(ledger.NoticePosted))
 	case Failed:
 		log.WarnContext(ctx, "not told on the ticket, and not tried again", obs.KeyEvent, string(ledger.NoticeFailed), obs.KeyError, end.Problem)

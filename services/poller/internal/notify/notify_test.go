@@ -52,19 +52,36 @@ func (f *fakeTickets) Notice(_ context.Context, _ string, _ uint64, text string)
 	return f.err
 }
 
-func (f *fakeTickets) React(_ context.Context, _ string, _ uint64, _ int64, content string) error {
-	f.writes = append(f.writes, content)
+func (f *fakeTickets) React(_ context.Context, _ string, _ uint64, kind string, _ int64, content string) error {
+	f.writes = append(f.writes, strings.TrimSpace(kind+" "+content))
 	return f.err
 }
 
+// fakeOrders carries out everything alike.
+type fakeOrders struct {
+	text, reaction string
+	err            error
+	carried        []string
+}
+
+func (f *fakeOrders) Command(_ context.Context, workItem, who string, c ledger.Command) (text, reaction string, err error) {
+	f.carried = append(f.carried, strings.Join([]string{workItem, who, c.String()}, " "))
+	return f.text, f.reaction, f.err
+}
+
 func carryOne(t *testing.T, p Post, tickets *fakeTickets) End {
+	t.Helper()
+	return carryWith(t, p, tickets, &fakeOrders{})
+}
+
+func carryWith(t *testing.T, p Post, tickets *fakeTickets, orders *fakeOrders) End {
 	t.Helper()
 	p.Source, p.Now = "gh", now
 	if p.Posting.CreatedAt.IsZero() {
 		p.Posting.CreatedAt = now
 	}
 	o := &fakeOutbox{post: &p}
-	n := New(o, map[string]Tickets{"gh": tickets}, slog.New(slog.DiscardHandler))
+	n := New(o, map[string]Tickets{"gh": tickets}, orders, slog.New(slog.DiscardHandler))
 	if err := n.Carry(t.Context()); err != nil || len(o.ends) != 1 {
 		t.Fatalf("%v, %d ends", err, len(o.ends))
 	}
@@ -113,7 +130,7 @@ func TestCarry_WhatAnAnswerMeansForAPost(t *testing.T) {
 func TestText_EveryNoticeNamesIDLinkAndRemedyBehindItsOwnMark(t *testing.T) {
 	marks := map[string]bool{}
 	for _, what := range ledger.AllPosts() {
-		if !what.Notice() {
+		if !what.Notice() || what == ledger.NoticeStarted {
 			continue
 		}
 		p := Post{What: what, DeliveryID: "dabc", WorkItem: "github:o/r#1", URL: "https://example.com/1", Tries: 3}
@@ -130,6 +147,69 @@ func TestText_EveryNoticeNamesIDLinkAndRemedyBehindItsOwnMark(t *testing.T) {
 			t.Errorf("the mark of %s is %s", what, mark(p))
 		}
 		marks[mark(p)] = true
+	}
+}
+
+func TestText_WhereAnAgentWasStartedIsSaidWithHowToLook(t *testing.T) {
+	for want, words := range map[string]Words{
+		"**muxpost** started an agent (`codex`) on the host `east` for this.": {Harness: "codex", Host: "ea`st"},
+		"**muxpost** started an agent for this.":                              {},
+	} {
+		got := text(Post{What: ledger.NoticeStarted, DeliveryID: "dabc", WorkItem: "github:o/r#1", Words: words})
+		if !strings.HasPrefix(got, "<!-- muxpost notice notice_started dabc -->\n"+want+"\n") || !strings.Contains(got, "`muxpost attach github:o/r#1`") {
+			t.Error(got)
+		}
+	}
+}
+
+func TestCarry_ReactionsGoToWhatTheEventIsAbout(t *testing.T) {
+	for want, p := range map[string]Post{
+		"opened eyes":                {What: ledger.ReactionEyes, Kind: "opened", State: ledger.Pending},
+		"comment hooray":             {What: ledger.ReactionHooray, Kind: "comment", State: ledger.Delivered},
+		"review_comment confused":    {What: ledger.ReactionConfused, Kind: "review_comment", State: ledger.Dropped},
+		"comment +1":                 {What: ledger.PostAnswer, Kind: "comment", State: ledger.Settled, Words: Words{Reaction: "+1"}},
+		"<!-- muxpost notice answer": {What: ledger.PostAnswer, Kind: "comment", State: ledger.Settled, Words: Words{Text: "said", Reaction: "+1"}},
+	} {
+		tickets := &fakeTickets{}
+		if end := carryOne(t, p, tickets); end.State != Done || len(tickets.writes) != 1 || !strings.HasPrefix(tickets.writes[0], want) {
+			t.Errorf("%s: %s, %q", want, end.State, tickets.writes)
+		}
+	}
+	tickets := &fakeTickets{}
+	if end := carryOne(t, Post{What: ledger.ReactionEyes, State: ledger.Delivered}, tickets); end.State != Skipped || len(tickets.writes) > 0 {
+		t.Errorf("eyes on what was delivered: %s, %q", end.State, tickets.writes)
+	}
+}
+
+func TestCarry_AnOrderIsCarriedOutAndItsAnswerKeptAndNothingIsWritten(t *testing.T) {
+	order := Post{What: ledger.PostCommand, State: ledger.Settled, Command: "/muxpost pause for now", Author: "alice", WorkItem: "i"}
+	old := order
+	old.Posting = ledger.Posting{CreatedAt: now.Add(-ledger.CommandTime), Time: ledger.CommandTime}
+	late1 := order
+	late1.Posting = ledger.Posting{CreatedAt: now.Add(1 - ledger.CommandTime), Time: ledger.CommandTime}
+	silence := fault.New(fault.Unavailable, fault.ReasonDispatcherSilent, "x")
+	for name, tt := range map[string]struct {
+		post    Post
+		orders  fakeOrders
+		state   State
+		answer  Words
+		carried int
+	}{
+		"done":                   {order, fakeOrders{reaction: "+1"}, Done, Words{Reaction: "+1"}, 1},
+		"with words":             {order, fakeOrders{text: "so it is", reaction: "+1"}, Done, Words{Text: "so it is", Reaction: "+1"}, 1},
+		"nobody answers":         {order, fakeOrders{err: silence}, Waiting, Words{}, 1},
+		"nobody answered":        {late1, fakeOrders{err: silence}, Failed, Words{Text: late}, 1},
+		"its turn came too late": {old, fakeOrders{}, Failed, Words{Text: late}, 0},
+	} {
+		tickets := &fakeTickets{}
+		end := carryWith(t, tt.post, tickets, &tt.orders)
+		if diff := cmp.Diff([]any{tt.state, tt.answer, tt.carried, 0, time.Duration(0)},
+			[]any{end.State, end.Answer, len(tt.orders.carried), len(tickets.writes), end.Limit}); diff != "" {
+			t.Errorf("%s: state, answer, carried, writes, limit (-want +got):\n%s", name, diff)
+		}
+		if tt.carried > 0 && tt.orders.carried[0] != "i alice /muxpost pause for now" {
+			t.Errorf("%s: %q", name, tt.orders.carried)
+		}
 	}
 }
 

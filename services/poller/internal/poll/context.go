@@ -1,9 +1,9 @@
 package poll
 
 import (
+	"crypto/rand"
 	"fmt"
 	"slices"
-	"strings"
 
 	"muxpost.dev/muxpost/core/prompt"
 )
@@ -30,24 +30,22 @@ type Context struct {
 
 // WithContext returns an event's text with the context behind it, framed as somebody else's words, and bounded: the newest comments are
 // kept. A text that has no room for it comes back as it is.
-func WithContext(text string, c Context) string {
-	body := cut(c.Body, maxContextBody)
-	left := maxContext - contextFrame - len(body)
-	var posts []prompt.Post
+func WithContext(templates *prompt.Set, text string, c Context) string {
+	d := prompt.Data{Title: c.Title, URL: c.URL, Body: cut(c.Body, maxContextBody)}
+	left := maxContext - contextFrame - len(d.Body)
 	for _, p := range slices.Backward(c.Comments) {
 		p.Author, p.Body = line(p.Author), cut(p.Body, maxExcerpt)
 		if left -= len(p.Author) + len(p.Body); left < 0 {
 			c.More = true
 			break
 		}
-		posts = append(posts, p)
+		d.Thread = append(d.Thread, p)
 	}
-	slices.Reverse(posts)
-	what := "Context of the above, because this conversation may not have seen the work item yet"
-	if c.More || len(body) < len(c.Body) {
-		what += fmt.Sprintf(" (cut to the latest %d of its earlier comments at most, follow the link to read all of it)", ContextComments)
+	slices.Reverse(d.Thread)
+	if c.More || len(d.Body) < len(c.Body) {
+		d.Notes = []string{fmt.Sprintf("cut to the latest %d of its earlier comments at most, follow the link to read all of it", ContextComments)}
 	}
-	context, err := render(prompt.Event{What: what, Title: c.Title, URL: c.URL, Body: body, Thread: posts})
+	context, err := templates.Render(prompt.Context, d, rand.Text())
 	if err != nil || len(text)+len(context)+2 > prompt.MaxText {
 		return text
 	}
@@ -58,19 +56,4 @@ func WithContext(text string, c Context) string {
 func ContextBody(body string) string { return cut(body, maxContextBody) }
 
 // cut shortens somebody else's text to a number of bytes.
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	const rest = " […]"
-	return strings.ToValidUTF8(s[:most-len(rest)], "") + rest
-}
-
-// cutFront is cut, and keeps the end.
-func cutFront(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	const rest = "[…] "
-	return rest + strings.ToValidUTF8(s[len(s)-most+len(rest):], "")
-}
+func cut(s string, most int) string { return prompt.Cut(s, most) }

@@ -13,7 +13,7 @@ func TestWithContext_IsFramedAndBoundedAndKeepsTheNewest(t *testing.T) {
 	for i := range ContextComments {
 		c.Comments = append(c.Comments, prompt.Post{Author: "alice\x1b[2J", Body: fmt.Sprintf("number %d. <!-- hidden --> %s", i, strings.Repeat("x", 3000))})
 	}
-	got := WithContext("the event", c)
+	got := WithContext(prompt.Default(), "the event", c)
 	context := strings.TrimPrefix(got, "the event\n\n")
 	if len(context) > maxContext || !strings.HasPrefix(got, "the event\n\n") {
 		t.Errorf("%d bytes", len(context))
@@ -34,17 +34,17 @@ func TestWithContext_IsFramedAndBoundedAndKeepsTheNewest(t *testing.T) {
 			t.Errorf("there is no %q", want)
 		}
 	}
-	for _, bad := range []string{"number 0.", "hidden", "\x1b"} {
+	for _, bad := range []string{"number 0.", "<!--", "hidden -->", "\x1b"} {
 		if strings.Contains(context, bad) {
 			t.Errorf("there is %q", bad)
 		}
 	}
-	if small := WithContext("the event", Context{Title: "t", Body: "b", Comments: []prompt.Post{{Author: "alice", Body: "c"}}}); strings.Contains(small, "follow") ||
+	if small := WithContext(prompt.Default(), "the event", Context{Title: "t", Body: "b", Comments: []prompt.Post{{Author: "alice", Body: "c"}}}); strings.Contains(small, "follow") ||
 		!strings.Contains(small, "Earlier comment 1 by alice:\nc") {
 		t.Errorf("one that fits:\n%s", small)
 	}
 	full := strings.Repeat("x", prompt.MaxText-100)
-	if WithContext(full, c) != full {
+	if WithContext(prompt.Default(), full, c) != full {
 		t.Error("a text without room has a context")
 	}
 }

@@ -17,18 +17,13 @@ import (
 const (
 	// onlyRevision is that of what happens once whatever is edited later: an opening, and a message by hand.
 	onlyRevision = "1"
+	// maxSummary bounds what CI says of a result, in bytes.
+	maxSummary = 8 << 10
 	// onceMore goes before a text that is typed again by a person's order.
 	onceMore = "This is typed once more by order of an operator, because nothing showed whether it arrived the first time. " +
 		"Where it did, do not act on it again.\n\n"
-	// maxThread bounds the earlier comments that go with an opening event, in bytes.
-	maxThread = 128 << 10
-	// maxBody bounds what one person wrote at once, in bytes; GitHub's own limit is 65,536 characters.
-	maxBody = 512 << 10
-	// maxTitle bounds a title, in characters.
-	maxTitle = 300
-	// maxHunk bounds the lines that an inline comment is about, and maxSummary what CI says of a result, in bytes.
-	maxHunk    = 4 << 10
-	maxSummary = 8 << 10
+	// PerhapsTold goes behind the first line of a text that may have been a part of another one, which was taken back.
+	PerhapsTold = " (it may have been told before, as a part of another text; where it was, do not act on it again)"
 )
 
 // maker makes events of one source.
@@ -37,6 +32,8 @@ type maker struct {
 	provider string
 	policy   Policy
 	budget   int
+	// templates are for the texts.
+	templates *prompt.Set
 }
 
 // thread is where something was written: the item's own, or that of a pull request that belongs to it.
@@ -46,15 +43,6 @@ type thread struct {
 	// pull is the pull request's own ref, and node its node id; both are empty for the item's own thread.
 	pull string
 	node string
-}
-
-// of names the thread, for a person.
-func (t thread) of() string {
-	switch t.pull {
-	case "", t.workItem:
-		return t.workItem
-	}
-	return t.pull + " (a pull request of " + t.workItem + ")"
 }
 
 // firstSight returns the opening event of an item, and what was written before as the baseline.
@@ -93,11 +81,15 @@ func (m maker) later(t thread, posts []Post, baseline time.Time) ([]Event, error
 			events = append(events, m.settled(e, reason))
 			continue
 		}
+		if order, ok := AsCommand(e, c.Body); ok && c.Kind != KindReview {
+			events = append(events, order)
+			continue
+		}
 		var err error
-		if e.Text, err = m.said(t, c, e.Author, false); err != nil {
+		if e.Text, err = m.said(t, c, false); err != nil {
 			return nil, err
 		}
-		if e.EditedText, err = m.said(t, c, e.Author, true); err != nil {
+		if e.EditedText, err = m.said(t, c, true); err != nil {
 			return nil, err
 		}
 		events = append(events, e)
@@ -106,51 +98,26 @@ func (m maker) later(t thread, posts []Post, baseline time.Time) ([]Event, error
 }
 
 // said returns a post as an agent is to read it.
-func (m maker) said(t thread, c Post, author string, edited bool) (string, error) {
-	what := "comment by "
-	switch c.Kind {
-	case KindReview:
-		what = "review by "
-	case KindReviewComment:
-		what = "inline comment by "
-	}
-	if edited {
-		what = "Edited " + what
-	} else {
-		what = "New " + what
-	}
-	what += author + " on " + t.of()
-	body := c.Body
-	switch c.Kind {
-	case KindReview:
-		what += ": " + strings.ReplaceAll(c.Verdict, "_", " ")
-	case KindReviewComment:
-		what += ", at " + place(c)
-		if c.Thread != c.ID {
-			what += ", in the thread " + strconv.FormatInt(c.Thread, 10)
-		} else {
-			what += ", which begins the thread " + strconv.FormatInt(c.Thread, 10)
-		}
-		if c.Hunk != "" {
-			body += "\n\nIt is about these lines:\n" + cutFront(c.Hunk, maxHunk)
+func (m maker) said(t thread, c Post, edited bool) (string, error) {
+	d := t.data(c.URL)
+	d.Author, d.Edited, d.Body, d.Verdict = c.Author.Login, edited, c.Body, c.Verdict
+	if c.Kind == KindReviewComment {
+		d.Path, d.Line, d.Side, d.Hunk = c.Path, c.Line, strings.ToLower(c.Side), c.Hunk
+		d.Notes = []string{"in the thread " + strconv.FormatInt(c.Thread, 10)}
+		if c.Thread == c.ID {
+			d.Notes = []string{"it begins the thread " + strconv.FormatInt(c.Thread, 10)}
 		}
 	}
-	if edited {
-		what += " (this is what it says now, in place of what it said before)"
-	}
-	return render(prompt.Event{What: what, Title: t.item.Title, URL: c.URL, Body: body})
+	return m.render(prompt.Kind(c.Kind), d)
 }
 
-// place names the file and the line of an inline comment.
-func place(c Post) string {
-	where := line(c.Path)
-	if c.Line > 0 {
-		where += " line " + strconv.Itoa(c.Line)
-		if strings.EqualFold(c.Side, "left") {
-			where += " of the old version"
-		}
+// data is what every text of a thread says.
+func (t thread) data(url string) prompt.Data {
+	d := prompt.Data{WorkItem: t.workItem, Title: t.item.Title, URL: url}
+	if t.pull != "" && t.pull != t.workItem {
+		d.On = "pull request " + t.pull
 	}
-	return where
+	return d
 }
 
 // envelope reports whether a post is only what GitHub puts around inline comments: a review that says and decides nothing.
@@ -173,16 +140,13 @@ func (m maker) opening(t thread, posts []Post) (Event, error) {
 		return m.settled(e, reason), nil
 	}
 	earlier, left := m.thread(posts)
-	kind := "Work item"
-	if item.Pull != nil {
-		kind = "Pull request"
-	}
-	what := fmt.Sprintf("%s %s, opened by %s", kind, t.workItem, cmp.Or(e.Author, "an account that is gone"))
+	d := t.data(item.URL)
+	d.Author, d.Body, d.Thread = item.Author.Login, item.Body, earlier
 	if left > 0 {
-		what += fmt.Sprintf(" (%d of its earlier comments are left out here, follow the link to read them)", left)
+		d.Notes = []string{fmt.Sprintf("%d of its earlier comments are left out here, follow the link to read them", left)}
 	}
 	var err error
-	e.Text, err = render(prompt.Event{What: what, Title: item.Title, URL: item.URL, Body: item.Body, Thread: earlier})
+	e.Text, err = m.render(prompt.Opened, d)
 	return e, err
 }
 
@@ -194,7 +158,7 @@ func (m maker) thread(posts []Post) (earlier []prompt.Post, left int) {
 			continue
 		}
 		size += len(c.Body)
-		if left > 0 || size > maxThread {
+		if left > 0 || size > prompt.MaxThread {
 			left++
 			continue
 		}
@@ -222,17 +186,17 @@ func (m maker) postEvent(t thread, c Post) Event {
 // ended returns the event that says how an item or a pull request of it stands now, when it stood otherwise before. was is when it was
 // last closed, on the source's clock; zero when that is not known. What is older than what was shown at a time is no news.
 func (m maker) ended(t thread, now Item, wasOpen bool, was, shown time.Time) (Event, bool, error) {
-	revision, what := "", ""
+	revision, state := "", ""
 	switch {
 	case now.UpdatedAt.Before(shown):
 		return Event{}, false, nil
 	case !now.Open && (wasOpen || !was.IsZero() && now.ClosedAt.After(was)):
-		revision, what = "closed:"+stamp(now.ClosedAt), "was closed"
+		revision, state = "closed:"+stamp(now.ClosedAt), "closed"
 		if now.Pull != nil && now.Pull.Merged {
-			what = "was merged into " + line(now.Pull.Base)
+			state = "merged into " + line(now.Pull.Base)
 		}
 	case now.Open && !wasOpen:
-		revision, what = "reopened:"+stamp(was), "was opened again"
+		revision, state = "reopened:"+stamp(was), "opened again"
 	default:
 		return Event{}, false, nil
 	}
@@ -241,12 +205,14 @@ func (m maker) ended(t thread, now Item, wasOpen bool, was, shown time.Time) (Ev
 	if now.Open || e.UpstreamAt.IsZero() {
 		e.UpstreamAt = now.UpdatedAt
 	}
-	kind := "The work item "
-	if now.Pull != nil {
-		kind = "The pull request "
+	d := t.data(now.URL)
+	d.State = state
+	d.What = cmp.Or(d.On, "The work item "+t.workItem) + " was " + state
+	if d.On != "" {
+		d.What = "The " + d.On + " (" + t.workItem + ") was " + state
 	}
 	var err error
-	e.Text, err = render(prompt.Event{What: kind + t.of() + " " + what, Title: now.Title, URL: now.URL})
+	e.Text, err = m.render(prompt.StateChange, d)
 	return e, true, err
 }
 
@@ -264,11 +230,12 @@ func (m maker) check(t thread, c Check, head string) (Event, bool, error) {
 	}
 	e := m.event(t, KindCheck, cmp.Or(c.NodeID, c.Kind+":"+strconv.FormatInt(c.ID, 10)), c.Conclusion+":"+strconv.Itoa(c.Attempt))
 	e.URL, e.UpstreamAt, e.UpstreamOrder, e.Commit = line(c.URL), c.EndedAt, c.ID, c.SHA
-	what := fmt.Sprintf("CI on %s: the check %s ended with %s at commit %s, which is its current head (run %d)", t.of(),
-		strconv.Quote(line(c.Name)), strings.ReplaceAll(line(c.Conclusion), "_", " "), line(c.SHA), c.ID)
-	body := strings.TrimSpace(c.Title + "\n" + c.Summary)
+	d := t.data(c.URL)
+	d.CheckName, d.Conclusion, d.SHA, d.Run, d.Head = c.Name, c.Conclusion, c.SHA, strconv.FormatInt(c.ID, 10), true
+	d.Body = cut(strings.TrimSpace(c.Title+"\n"+c.Summary), maxSummary)
+	e.Together, e.Excerpt = c.SHA, cut(d.Body, maxExcerpt)
 	var err error
-	e.Text, err = render(prompt.Event{What: what, Title: t.item.Title, URL: c.URL, Body: cut(body, maxSummary)})
+	e.Text, err = m.render(prompt.Check, d)
 	if c.SHA != head {
 		// It is kept with its text: the commit may become the head again.
 		e.State, e.Reason, e.Detail = ledger.Cancelled, ReasonSuperseded, StaleDetail(head)
@@ -318,14 +285,8 @@ func OnceMoreKey(deliveryID string) ledger.Key {
 
 // render returns an event's text as it can be typed. The fence is one that its writers could not know. Whatever was written
 // fits: an event that cannot be rendered would stop its item for ever.
-func render(e prompt.Event) (string, error) {
-	e.Title = line(e.Title)
-	if len(e.Body) > maxBody {
-		e.Body = strings.ToValidUTF8(e.Body[:maxBody], "")
-		e.What += " (cut: it is too long, follow the link to read the rest)"
-	}
-	text, _, err := prompt.Clean(prompt.Render(e, rand.Text()))
-	return text, err
+func (m maker) render(kind prompt.Kind, d prompt.Data) (string, error) {
+	return m.templates.Render(kind, d, rand.Text())
 }
 
 // inOrder sorts by time, and within a second by id.
@@ -347,8 +308,8 @@ func line(s string) string {
 		return r
 	}, s)
 	s = strings.TrimSpace(s)
-	if runes := []rune(s); len(runes) > maxTitle {
-		s = string(runes[:maxTitle-1]) + "…"
+	if runes := []rune(s); len(runes) > prompt.MaxTitle {
+		s = string(runes[:prompt.MaxTitle-1]) + "…"
 	}
 	return s
 }

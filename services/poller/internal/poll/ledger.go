@@ -309,6 +309,10 @@ type Event struct {
 	// UpstreamAt and UpstreamOrder order the events of an item; the zero time means now, on the database's clock.
 	UpstreamAt    time.Time
 	UpstreamOrder int64
+	// Together names what becomes one text whenever two or more of it wait, such as the results of CI at one commit; empty for nothing.
+	Together string
+	// Command is the order to muxpost itself that it is; empty for any other event.
+	Command string
 	// State is pending, or settled with a reason.
 	State  ledger.State
 	Reason string

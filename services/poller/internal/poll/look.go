@@ -48,7 +48,7 @@ func (p *Poller) newLook(ctx context.Context, w Watched, began time.Time) *look 
 	w.Policy.Own, err = self(ctx, w)
 	l := &look{
 		ledger: p.config.Ledger, rearmer: p.config.Rearmer, edits: &p.edits, rounds: &p.rounds, watched: w, began: began, result: Result{Source: w.Name},
-		maker: maker{source: w.Name, provider: w.Provider, policy: w.Policy, budget: p.config.Budget},
+		maker: maker{source: w.Name, provider: w.Provider, policy: w.Policy, budget: p.config.Budget, templates: p.config.Templates},
 	}
 	l.note(err)
 	return l

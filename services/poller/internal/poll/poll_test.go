@@ -112,7 +112,7 @@ func TestEvents_WhateverWasWrittenFits(t *testing.T) {
 
 func TestLine_IsOneLineThatShows(t *testing.T) {
 	equal(t, "a line", line(" a\nb\x1b[2J\u202e\u200b\tc\x00 "), "a b[2J c")
-	equal(t, "length", len([]rune(line(strings.Repeat("é", 1000)))), maxTitle)
+	equal(t, "length", len([]rune(line(strings.Repeat("é", 1000)))), prompt.MaxTitle)
 }
 
 // fakeSource answers by state.
@@ -129,7 +129,9 @@ func (s *fakeSource) Items(_ context.Context, repository string) (Listing, error
 
 func (s *fakeSource) Item(context.Context, string, uint64, bool) (Item, error) { return Item{}, s.err }
 
-func (s *fakeSource) HasPost(context.Context, string, uint64, string, int64) (bool, error) { return true, s.err }
+func (s *fakeSource) HasPost(context.Context, string, uint64, string, int64) (bool, error) {
+	return true, s.err
+}
 
 func (s *fakeSource) Posts(context.Context, string, uint64, bool, time.Time) ([]Post, error) {
 	return nil, s.err
@@ -169,13 +171,17 @@ func (l *fakeLedger) EndLook(_ context.Context, _, _ string, end LookEnd) error 
 
 func (l *fakeLedger) Known(context.Context, string, []string) ([]Known, error) { return nil, nil }
 
-func (l *fakeLedger) KnownPulls(context.Context, string, []string) ([]KnownPull, error) { return nil, nil }
+func (l *fakeLedger) KnownPulls(context.Context, string, []string) ([]KnownPull, error) {
+	return nil, nil
+}
 
 func (l *fakeLedger) Link(context.Context, Record, string) (Linked, bool, error) {
 	return Linked{}, false, errors.New("not used")
 }
 
-func (l *fakeLedger) PullsAt(context.Context, string, string, []uint64) ([]KnownPull, error) { return nil, nil }
+func (l *fakeLedger) PullsAt(context.Context, string, string, []uint64) ([]KnownPull, error) {
+	return nil, nil
+}
 
 func (l *fakeLedger) Items(context.Context, []string) (map[string]Owner, error) { return nil, nil }
 

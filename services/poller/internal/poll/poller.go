@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/internal/obs"
 )
 
@@ -58,6 +59,8 @@ type Config struct {
 	Holder string
 	// Budget is how many tries an event may spend.
 	Budget int
+	// Templates are for the texts of events; the built-in ones when nil.
+	Templates *prompt.Set
 	Logger *slog.Logger
 	Tracer obs.Tracer
 	// Now is the clock for spans and durations; what is stored uses the clocks of the sources and of the database.
@@ -78,6 +81,9 @@ type Poller struct {
 
 // New returns a poller.
 func New(config Config) *Poller {
+	if config.Templates == nil {
+		config.Templates = prompt.Default()
+	}
 	return &Poller{config: config, last: map[string]string{}, kinds: map[string]map[string]bool{}}
 }
 

@@ -194,7 +194,9 @@ func (l *look) mayBelong(item Item) bool {
 	return sameRepository(item) || l.maker.policy.allows(item.Author) && !item.Author.Machine
 }
 
-func sameRepository(item Item) bool { return strings.EqualFold(item.Pull.HeadRepository, item.Repository) }
+func sameRepository(item Item) bool {
+	return strings.EqualFold(item.Pull.HeadRepository, item.Repository)
+}
 
 // first returns the first of refs that is an item of ours.
 func (l *look) first(ctx context.Context, refs []string) (Owner, error) {

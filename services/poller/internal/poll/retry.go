@@ -248,6 +248,9 @@ func retriable(row Entry) error {
 		if row.Reason == ReasonTypedAgain {
 			what = "it was typed again, as the delivery "
 		}
+		if row.Reason == ledger.ReasonCoalesced {
+			what = "what it says is a part of the delivery "
+		}
 		return refused(what+row.SupersededBy, "see muxpost explain "+row.SupersededBy)
 	case row.State == ledger.Cancelled && row.Reason == ledger.ReasonByHand:
 		return refused("a person cancelled it, so it is not delivered any more", send)

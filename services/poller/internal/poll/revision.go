@@ -54,8 +54,8 @@ func Edited(earlier []Earlier) bool {
 			// An answer that did not end it may be of a run that has it in its hands.
 			return e.Edited || e.Silent || e.Reason != "" && e.Reason != ledger.ReasonRearmed
 		case ledger.Settled:
-			// The thread of the opening event had it, or it was typed.
-			return slices.Contains([]string{ledger.ReasonBaselined, ledger.ReasonUnconfirmed, ReasonTypedAgain, ReasonDone}, e.Reason)
+			// The thread of the opening event had it, or a digest that is not taken back, or it was typed.
+			return slices.Contains([]string{ledger.ReasonBaselined, ledger.ReasonUnconfirmed, ledger.ReasonCoalesced, ReasonTypedAgain, ReasonDone}, e.Reason)
 		case ledger.Held, ledger.Dropped, ledger.GaveUp, ledger.Cancelled:
 		}
 		return e.Edited || e.Silent

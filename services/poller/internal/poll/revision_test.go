@@ -43,6 +43,8 @@ func TestEdited_OnlyWhatTheAgentCannotKnowIsReplacedAsIfItHadNeverBeen(t *testin
 		{"it was delivered", Earlier{State: ledger.Delivered}, true},
 		{"it may be there", Earlier{State: ledger.Settled, Reason: ledger.ReasonUnconfirmed}, true},
 		{"it went along as context", Earlier{State: ledger.Settled, Reason: ledger.ReasonBaselined}, true},
+		{"a digest has it", Earlier{State: ledger.Settled, Reason: ledger.ReasonCoalesced}, true},
+		{"it was an order to muxpost", Earlier{State: ledger.Settled, Reason: ledger.ReasonCommand}, false},
 		{"its author could not steer", Earlier{State: ledger.Settled, Reason: ledger.ReasonUnauthorised}, false},
 		{"it gave up", Earlier{State: ledger.GaveUp, Reason: "harness_exited"}, false},
 		{"it was dropped", Earlier{State: ledger.Dropped, Reason: ledger.ReasonSessionOccupied}, false},

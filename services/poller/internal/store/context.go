@@ -6,17 +6,24 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/services/poller/internal/forward"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
-// Decide puts the context of its item behind the text of a claim, where the agent may lack it: it begins a new conversation, or none ever
-// got it. The text stays what it is from then on, for whoever asks about the event. A lease that was lost is fault.Fenced.
+// Decide makes one text of a claim and of what waits behind it, where the rule for that says so (coalesce), and puts the context of its item
+// behind it, where the agent may lack it: it begins a new conversation, or none ever got it. The text stays what it is from then on, for
+// whoever asks about the event. A lease that was lost is fault.Fenced.
 func (s *Store) Decide(ctx context.Context, c forward.Claim, goesOn bool) (forward.Claim, error) {
+	own := c.Text
 	err := db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		c.Text = own // not that of a try that was rolled back
 		if _, err := lock(ctx, tx, c); err != nil {
+			return err
+		}
+		if err := s.coalesce(ctx, tx, &c); err != nil {
 			return err
 		}
 		var given bool
@@ -31,7 +38,7 @@ func (s *Store) Decide(ctx context.Context, c forward.Claim, goesOn bool) (forwa
 			if about.Comments, about.More, err = s.thread(ctx, tx, c); err != nil {
 				return err
 			}
-			c.Text = poll.WithContext(c.Text, about)
+			c.Text = poll.WithContext(s.templates, c.Text, about)
 		}
 		c.Undecided = false
 		_, err := exec(ctx, tx, `update poller.events set text = @text, with_context = @with where id = @id`,
@@ -46,10 +53,12 @@ func (s *Store) thread(ctx context.Context, tx pgx.Tx, c forward.Claim) (posts [
 	rows, err := tx.Query(ctx, `
 select o.source, o.author, o.association, o.excerpt
 from poller.events o join poller.events e on e.id = @id
-where o.work_item = e.work_item and o.excerpt <> '' and o.deleted_at is null and o.superseded_by = ''
+where o.work_item = e.work_item and o.excerpt <> '' and o.deleted_at is null
+  and (o.superseded_by = '' or o.reason = @coalesced
+    and not exists (select from poller.events n where n.object_key = o.object_key and n.object_key <> '' and n.id > o.id))
   and (o.upstream_at, o.upstream_order, o.id) < (e.upstream_at, e.upstream_order, e.id)
 order by o.upstream_at desc, o.upstream_order desc, o.id desc
-limit @n`, pgx.NamedArgs{"id": c.ID, "n": poll.ContextComments + 1})
+limit @n`, pgx.NamedArgs{"id": c.ID, "n": poll.ContextComments + 1, "coalesced": ledger.ReasonCoalesced})
 	if err != nil {
 		return nil, false, err
 	}

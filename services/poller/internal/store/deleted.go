@@ -100,6 +100,9 @@ func deleted(ctx context.Context, tx pgx.Tx, v version) error {
 	if _, err := exec(ctx, tx, `update poller.events set deleted_at = clock_timestamp() where id = @id`, pgx.NamedArgs{"id": v.id}); err != nil {
 		return err
 	}
+	if v.progress.State == ledger.Dropped {
+		return giveBackOf(ctx, tx, v.id)
+	}
 	after := ledger.Cancel(v.progress)
 	if after.State != ledger.Cancelled || v.progress.State == ledger.Cancelled {
 		return nil

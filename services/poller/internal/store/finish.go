@@ -11,6 +11,7 @@ import (
 	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/services/poller/internal/forward"
+	"muxpost.dev/muxpost/services/poller/internal/notify"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
@@ -41,8 +42,15 @@ func (s *Store) Finish(ctx context.Context, c forward.Claim, o forward.Outcome,
 		if err != nil {
 			return err
 		}
-		before, after = e.progress, next(e.progress, e.now)
-		after, detail := e.cancel(after, o.Detail)
+		before = e.progress
+		answered := next(e.progress, e.now)
+		var detail string
+		after, detail = e.cancel(answered, o.Detail)
+		if after.State == ledger.Cancelled || after.State == ledger.Dropped && (e.deleted || e.later != "") {
+			if err := giveBack(ctx, tx, e.DeliveryID, !answered.UnprovenSince.IsZero(), answered.Silences > 0); err != nil {
+				return err
+			}
+		}
 		if after.Rearmable() {
 			if o.Version.Name == "" {
 				o.Version = s.version() // nobody said who took part
@@ -59,11 +67,11 @@ func (s *Store) Finish(ctx context.Context, c forward.Claim, o forward.Outcome,
 			if err := contextGiven(ctx, tx, e); err != nil {
 				return err
 			}
+			if err := s.postStarted(ctx, tx, e, o); err != nil {
+				return err
+			}
 		}
-		if !s.notices[e.source] {
-			return nil
-		}
-		return post(ctx, tx, c.ID, ledger.Posts(after, e.now))
+		return s.post(ctx, tx, e.source, c.ID, ledger.Posts(after, e.now), notify.Words{})
 	})
 	return before, after, err
 }
@@ -148,6 +156,10 @@ func (s *Store) Release(ctx context.Context, c forward.Claim) error {
 		p := e.progress
 		p.State = ledger.Pending
 		if p, detail := e.cancel(p, ""); p.State == ledger.Cancelled {
+			// It may be in the hands of a run that never said what came of it.
+			if err := giveBack(ctx, tx, e.DeliveryID, !e.progress.UnprovenSince.IsZero(), true); err != nil {
+				return err
+			}
 			if err := s.end(ctx, tx, e, p, detail); err != nil {
 				return err
 			}

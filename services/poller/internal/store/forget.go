@@ -21,9 +21,13 @@ const (
 // forgottenDetail explains a comment that came back to the ledger after it was forgotten.
 const forgottenDetail = "it is older than what the ledger keeps, so what it said before is not known; it is an event again once it is edited"
 
-// finished is true of a row that nobody will be asked about any more, and that nobody has to look at.
+// finished is true of a row that nobody will be asked about any more, and that nobody has to look at. What is a part of another one's text is
+// so with that.
 func finished(row string) string {
-	return strings.ReplaceAll(`((e.state = 'delivered' or e.state = 'settled' and e.reason <> @unconfirmed) and e.updated_at < now() - @keep::interval
+	return strings.ReplaceAll(`((e.state = 'delivered' or e.state = 'settled' and e.reason <> @unconfirmed
+      and not (e.reason = 'coalesced' and exists (select from poller.events h where h.delivery_id = e.superseded_by
+        and (h.state not in ('delivered', 'settled') or h.reason = @unconfirmed))))
+      and e.updated_at < now() - @keep::interval
     or e.state = 'cancelled' and e.updated_at < now() - greatest(@keep::interval, @cancelled::interval))`, "e.", row+".")
 }
 

@@ -106,15 +106,14 @@ select node_id, place, number, work_item, @rule, @detail, @who from poller.pulls
 		fields: map[string]string{"pull": pull, "rule": rule, "detail": detail}})
 }
 
-// stale cancels the results of CI at commits that are not the head any more, and lets those back in whose commit is the head again and
-// that nobody was asked about. One that is being delivered is judged by its outcome.
+// stale marks the results of CI at commits that are not the head any more and cancels those that have not ended, and lets those back in
+// whose commit is the head again. One that is being delivered is judged by its outcome.
 func stale(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 	rows, err := tx.Query(ctx, `
 select e.id, e.commit_sha = p.head_sha, e.stale_at is not null, p.head_sha, e.state, e.tries, e.silences, e.reason, e.work_item, e.delivery_id,
   e.source, e.trace_id
 from poller.events e join poller.pulls p on p.node_id = e.thread
-where e.thread = @node and e.kind = 'check' and e.state in ('pending', 'leased', 'held', 'cancelled', 'gave_up')
-  and (e.commit_sha = p.head_sha) = (e.stale_at is not null)
+where e.thread = @node and e.kind = 'check' and (e.commit_sha = p.head_sha) = (e.stale_at is not null)
 for update of e`, args)
 	if err != nil {
 		return err

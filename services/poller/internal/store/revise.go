@@ -104,6 +104,11 @@ for update`, pgx.NamedArgs{"object": object})
 // supersede marks a row with the delivery of the revision that is in its place, and cancels it where the rules say so.
 func supersede(ctx context.Context, tx pgx.Tx, v version, later string) error {
 	after := poll.Supersede(v.progress)
+	if v.progress.State == ledger.Dropped {
+		if err := giveBackOf(ctx, tx, v.id); err != nil {
+			return err
+		}
+	}
 	if after.State != ledger.Cancelled || v.progress.State == ledger.Cancelled {
 		_, err := exec(ctx, tx, `update poller.events set superseded_by = @later where id = @id`,
 			pgx.NamedArgs{"id": v.id, "later": later})
@@ -120,8 +125,11 @@ func supersede(ctx context.Context, tx pgx.Tx, v version, later string) error {
 	return write(ctx, tx, ledger.CommentCancelled, v.logged)
 }
 
-// cancel ends a row that is not leased. How it was asked about before stays on the record.
+// cancel ends a row that is not leased. How it was asked about before stays on the record. What was a part of its text has its own turn again.
 func cancel(ctx context.Context, tx pgx.Tx, id int64, after ledger.Progress, detail string) error {
+	if err := giveBackOf(ctx, tx, id); err != nil {
+		return err
+	}
 	_, err := exec(ctx, tx, `
 update poller.events
 set state = @state, reason = @reason, detail = @detail, next_look = null, unproven_since = null, held_since = null, armed_for = '',

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"muxpost.dev/muxpost/core/ledger"
+	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/services/poller/internal/forward"
@@ -24,10 +25,13 @@ type Store struct {
 	tracer obs.Tracer
 	holder string
 
-	version  func() ledger.Version
-	notices  map[string]bool
-	maySteer func(source string, author poll.Author) bool
-	loop     Loop
+	version    func() ledger.Version
+	notices    map[string]bool
+	reactions  map[string]bool
+	maySteer   func(source string, author poll.Author) bool
+	loop       Loop
+	coalescing ledger.Coalescing
+	templates  *prompt.Set
 }
 
 var (
@@ -40,7 +44,7 @@ var (
 	_ notify.Outbox  = (*Store)(nil)
 )
 
-// Config is what a Store is made from; every field but the last two is required.
+// Config is what a Store is made from; the first five fields are required.
 type Config struct {
 	// Pool is for what belongs to a trace.
 	Pool *pgxpool.Pool
@@ -58,6 +62,12 @@ type Config struct {
 	MaySteer func(source string, author poll.Author) bool
 	// Loop bounds what may be written about one item within a time; the zero value does not.
 	Loop Loop
+	// Reactions are the names of the sources on which reactions are put.
+	Reactions []string
+	// Coalescing says when events that wait become one text.
+	Coalescing ledger.Coalescing
+	// Templates are for that text, and for context; the built-in ones when nil.
+	Templates *prompt.Set
 }
 
 // Loop is a limit: more posts than Posts about one item, at different times within Within, are dropped. People do not write so much;
@@ -71,13 +81,21 @@ type Loop struct {
 func New(config Config) *Store {
 	s := &Store{
 		pool: config.Pool, quiet: config.Quiet, tracer: config.Tracer, holder: config.Holder, version: config.Version,
-		notices: map[string]bool{}, maySteer: config.MaySteer, loop: config.Loop,
+		notices: map[string]bool{}, reactions: map[string]bool{}, maySteer: config.MaySteer, loop: config.Loop, coalescing: config.Coalescing,
+		templates: config.Templates,
 	}
+	if s.templates == nil {
+		s.templates = prompt.Default()
+	}
+	s.coalescing.Most = prompt.MaxEntries - 1
 	if s.maySteer == nil {
 		s.maySteer = func(string, poll.Author) bool { return false }
 	}
 	for _, name := range config.Notices {
 		s.notices[name] = true
+	}
+	for _, name := range config.Reactions {
+		s.reactions[name] = true
 	}
 	return s
 }

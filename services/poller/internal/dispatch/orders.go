@@ -1,0 +1,86 @@
+package dispatch
+
+import (
+	"context"
+	"strings"
+
+	"muxpost.dev/muxpost/core/fault"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	"muxpost.dev/muxpost/services/poller/internal/poll"
+)
+
+var _ poll.Agents = (*Client)(nil)
+
+// Pause holds the deliveries of an item back, and reports whether they were already.
+func (c *Client) Pause(ctx context.Context, workItem, who, reason string) (existed bool, err error) {
+	answer, err := c.api.Pause(ctx, &dispatcherv1.PauseRequest{WorkItem: workItem, Who: bounded(who), Reason: reason})
+	return answer.GetExisted(), err
+}
+
+// Unpause ends the pause of an item, and reports whether there was one.
+func (c *Client) Unpause(ctx context.Context, workItem, who string) (ended bool, err error) {
+	answer, err := c.api.Unpause(ctx, &dispatcherv1.UnpauseRequest{WorkItem: workItem, Who: bounded(who)})
+	return answer.GetPause() != nil, err
+}
+
+// Stop ends the agent of an item.
+func (c *Client) Stop(ctx context.Context, workItem, who, reason string) (already, waits bool, err error) {
+	answer, err := c.api.StopSession(ctx, &dispatcherv1.StopSessionRequest{WorkItem: workItem, Who: bounded(who), Reason: reason})
+	return answer.GetAlready(), answer.GetWaits(), err
+}
+
+// Clean removes the working tree of an item, where nothing would be lost.
+func (c *Client) Clean(context.Context, string, string) (kept string, err error) {
+	return "", fault.New(fault.Denied, "", "the dispatcher cannot remove working trees yet").
+		WithRemedy("muxpost workspaces clean on the host does")
+}
+
+// Agent returns how the session of an item stands, and whether its events are held back.
+func (c *Client) Agent(ctx context.Context, workItem string) (poll.Agent, error) {
+	var a poll.Agent
+	page, err := c.api.ListSessions(ctx, &dispatcherv1.ListSessionsRequest{WorkItem: workItem, PageSize: 1})
+	if err != nil {
+		return a, err
+	}
+	if sessions := page.GetSessions(); len(sessions) > 0 && !sessions[0].GetClosed() {
+		s := sessions[0]
+		a.State = words(s.GetState().String(), "SESSION_STATE_")
+		if activity := s.GetActivity(); activity != dispatcherv1.SessionActivity_SESSION_ACTIVITY_UNSPECIFIED {
+			a.Activity = words(activity.String(), "SESSION_ACTIVITY_")
+		}
+		a.Host, a.Harness, a.Ending = s.GetHost(), s.GetHarness(), s.GetEnding() != nil
+	}
+	for token := ""; ; {
+		page, err := c.api.ListPauses(ctx, &dispatcherv1.ListPausesRequest{PageSize: maxPage, PageToken: token})
+		if err != nil {
+			return a, err
+		}
+		for _, p := range page.GetPauses() {
+			if p.GetWorkItem() == "" || p.GetWorkItem() == workItem {
+				a.Paused, a.PausedBy = true, p.GetWho()
+			}
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			return a, nil
+		}
+	}
+}
+
+const (
+	// maxPage is the largest page of a list.
+	maxPage = 500
+	// maxWho is how much the dispatcher takes of who said something, in bytes.
+	maxWho = 100
+)
+
+func bounded(who string) string {
+	if len(who) > maxWho {
+		return strings.ToValidUTF8(who[:maxWho], "")
+	}
+	return who
+}
+
+// words are a value of the contract's as people read it.
+func words(value, prefix string) string {
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(value, prefix), "_", " "))
+}
