@@ -37,9 +37,11 @@ test: ## run all tests (RACE=1 adds the race detector)
 	$(GO) test $(if $(RACE),-race) -count 1 -parallel 8 -timeout 15m $(TESTFLAGS) work
 
 .PHONY: bench
-bench: setup ## measure tmuxd beside running tmux for everything, at 1 to 1000 sessions (minutes; nothing else should run)
+bench: setup ## measure tmuxd beside running tmux for everything, and the ledger beside bare Postgres (minutes; nothing else should run)
 	@$(GO) run ./services/tmuxd/internal/bench
-	@$(GO) test ./services/poller/internal/webhook -run '^$$' -bench Bare -benchtime 1x -count 1 -timeout 5m | grep -E '^(ratio|--- FAIL|FAIL|---)'
+	@out=$$($(GO) test ./services/poller/internal/webhook -run '^$$' -bench Bare -benchtime 1x -count 1 -timeout 5m); ended=$$?; \
+		echo "$$out" | grep -E '^(ratio|--- |FAIL)|bench_test.go'; exit $$ended
+	@$(GO) run ./services/poller/internal/bench
 
 .PHONY: stress
 stress: setup ## a thousand deliveries into a hundred sessions while things break (minutes)

@@ -401,6 +401,11 @@ func TestStatus_TellsWhatThePollerKnows(t *testing.T) {
 			{Name: "bad", LastLookTime: at(time.Minute), LastSuccessTime: at(time.Hour), LastError: "wrong token", LastErrorTime: at(time.Minute)},
 			{Name: "limited", LastLookTime: at(time.Minute), LastError: "too many requests", NotBefore: at(-time.Minute)},
 			{Name: "fresh"},
+			{Name: "hooked", LastLookTime: at(time.Minute), LastSuccessTime: at(time.Minute), Webhook: &pollerv1.WebhookState{
+				LastReceivedTime: at(time.Minute), Waiting: 3, Failed: 1, LastError: "cannot be read",
+				LastGap: &pollerv1.WebhookGap{Events: 5, FindTime: at(time.Hour)},
+			}},
+			{Name: "unhooked", LastLookTime: at(time.Minute), LastSuccessTime: at(time.Minute), Webhook: &pollerv1.WebhookState{}},
 		},
 		counts: []*pollerv1.StateCount{
 			{State: pending, Count: 12}, {State: pollerv1.LedgerState_LEDGER_STATE_DELIVERED, Count: 70000},
@@ -417,7 +422,8 @@ func TestStatus_TellsWhatThePollerKnows(t *testing.T) {
 	}
 	for _, want := range []string{
 		"good (o/r): read 1m ago, 2 open work items", "bad (): failed 1m ago: wrong token; last read 1h", "limited (): failed: too many requests; it asked",
-		"fresh (): not looked at yet", "later (a/b): not known to the poller that runs", "12 pending", "70000 delivered", "and 11 more",
+		"fresh (): not looked at yet",
+		"latest webhook 1m ago, 3 wait, 1 failed: cannot be read, webhooks missed 5 events 1h", "no webhook has come yet", "later (a/b): not known to the poller that runs", "12 pending", "70000 delivered", "and 11 more",
 	} {
 		if !strings.Contains(d.out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, d.out)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -67,6 +68,49 @@ type sourceReport struct {
 	LastErrorTime *time.Time `json:"last_error_time,omitempty"`
 	NotBefore     *time.Time `json:"not_before,omitempty"`
 	Items         int        `json:"items"`
+	// Webhooks is how they stand; nil where the source takes none.
+	Webhooks *webhookReport `json:"webhooks,omitempty"`
+}
+
+type webhookReport struct {
+	LastReceived *time.Time `json:"last_received,omitempty"`
+	Waiting      int        `json:"waiting"`
+	Failed       int        `json:"failed"`
+	LastError    string     `json:"last_error,omitempty"`
+	// MissedEvents is how many events the latest gap had, which was noticed at GapFound.
+	MissedEvents int        `json:"missed_events,omitempty"`
+	GapFound     *time.Time `json:"gap_found,omitempty"`
+}
+
+func webhooksOf(s *pollerv1.WebhookState) *webhookReport {
+	if s == nil {
+		return nil
+	}
+	return &webhookReport{
+		LastReceived: timeOf(s.GetLastReceivedTime()), Waiting: int(s.GetWaiting()), Failed: int(s.GetFailed()), LastError: s.GetLastError(),
+		MissedEvents: int(s.GetLastGap().GetEvents()), GapFound: timeOf(s.GetLastGap().GetFindTime()),
+	}
+}
+
+// state says in a few words how they stand.
+func (w *webhookReport) state(p view.Printer) string {
+	if w == nil {
+		return ""
+	}
+	state := "; no webhook has come yet"
+	if w.LastReceived != nil {
+		state = "; latest webhook " + p.Ago(*w.LastReceived)
+	}
+	if w.Waiting > 0 {
+		state += ", " + view.Count(w.Waiting, "waits", "wait")
+	}
+	if w.Failed > 0 {
+		state += ", " + p.Paint(view.Warn, strconv.Itoa(w.Failed)+" failed") + ": " + p.Clip(w.LastError, 100)
+	}
+	if w.GapFound != nil {
+		state += ", " + p.Paint(view.Warn, "webhooks missed "+view.Count(w.MissedEvents, "event", "events")) + " " + p.Ago(*w.GapFound)
+	}
+	return state
 }
 
 // configuredSources returns the sources as the configuration has them.
@@ -91,6 +135,7 @@ func (s *services) sourceStatus(ctx context.Context) ([]sourceReport, error) {
 			Name: a.GetName(), Kind: a.GetKind(), Repositories: a.GetRepositories(), Interval: a.GetInterval().AsDuration().String(),
 			LastLook: timeOf(a.GetLastLookTime()), LastSuccess: timeOf(a.GetLastSuccessTime()), LastError: a.GetLastError(),
 			LastErrorTime: timeOf(a.GetLastErrorTime()), NotBefore: timeOf(a.GetNotBefore()), Items: int(a.GetKnownItems()),
+			Webhooks: webhooksOf(a.GetWebhook()),
 		})
 	}
 	for _, c := range s.configuredSources() {
@@ -143,5 +188,5 @@ func (r sourceReport) state(p view.Printer, answered bool) string {
 	if r.NotBefore != nil {
 		state += "; it asked to be left alone until " + r.NotBefore.Local().Format("15:04:05")
 	}
-	return state
+	return state + r.Webhooks.state(p)
 }

@@ -58,6 +58,14 @@ func (c Command) Known() bool {
 	return slices.ContainsFunc(Verbs(), func(v struct{ Verb, Does string }) bool { return v.Verb == string(c.Verb) })
 }
 
+// Name is its verb where that is known, for logs: nothing that somebody wrote.
+func (c Command) Name() string {
+	if !c.Known() {
+		return "unknown"
+	}
+	return string(c.Verb)
+}
+
 // String returns the command as it would be written.
 func (c Command) String() string {
 	return strings.Join(append([]string{commandWord}, append(strings.Fields(string(c.Verb)), c.Args...)...), " ")

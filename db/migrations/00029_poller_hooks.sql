@@ -44,7 +44,7 @@ create table poller.hook_sources (
   source text primary key,
   -- Since when its webhooks are taken.
   since timestamptz not null default clock_timestamp(),
-  -- Up to when it is known whether what the looks found had been told; on the database's clock.
+  -- Of what looks found up to then it is known whether it had been told.
   checked_through timestamptz not null default clock_timestamp(),
   -- The latest gap: when it was found, how many events it had, and when the first and the last of them happened upstream.
   gap_at timestamptz,

@@ -44,6 +44,26 @@ func TestListen_NothingButLoopback(t *testing.T) {
 	}
 }
 
+func TestListenSigned_AnyAddressOrASocketOfItsOwner(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "hooks.sock")
+	for _, addr := range []string{"0.0.0.0:0", "127.0.0.1:0", "unix:" + socket} {
+		listener, err := rpc.ListenSigned(addr)
+		if err != nil {
+			t.Errorf("%s: %v", addr, err)
+			continue
+		}
+		if info, err := os.Stat(socket); addr == "unix:"+socket && (err != nil || info.Mode().Perm() != 0o600) {
+			t.Errorf("%v, %v", info, err)
+		}
+		listener.Close()
+	}
+	for _, addr := range []string{"", "127.0.0.1", "unix:"} {
+		if _, err := rpc.ListenSigned(addr); !errors.Is(err, fault.New(fault.Invalid, fault.ReasonBadConfig, "")) {
+			t.Errorf("%q: %v", addr, err)
+		}
+	}
+}
+
 func TestListen_TakenAddressNamesItsHolder(t *testing.T) {
 	addr := listen(t, "127.0.0.1:0").Addr().String()
 	_, err := rpc.Listen(addr)

@@ -293,7 +293,7 @@ func (s *Source) Token() (string, error) {
 	if err != nil || s.TokenFile == "" {
 		return "", err
 	}
-	token := strings.TrimSpace(string(data))
+	token := strings.TrimSpace(data)
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", fmt.Errorf("%s should hold one token on one line, and does not", s.TokenFile)
 	}

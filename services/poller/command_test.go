@@ -68,6 +68,15 @@ func (d *dispatcher) StopSession(_ context.Context, r *dispatcherv1.StopSessionR
 	return &dispatcherv1.StopSessionResponse{}, d.refusal
 }
 
+func (d *dispatcher) RemoveTree(_ context.Context, r *dispatcherv1.RemoveTreeRequest) (*dispatcherv1.RemoveTreeResponse, error) {
+	if err := d.order("clean", r.GetWorkItem(), r.GetWho()); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return &dispatcherv1.RemoveTreeResponse{Removed: d.kept == "", Detail: d.kept}, d.refusal
+}
+
 func (w *world) ordered() []string {
 	w.dispatcher.mu.Lock()
 	defer w.dispatcher.mu.Unlock()
@@ -116,7 +125,7 @@ func TestCommand_IsCarriedOutOnceAndNeverDelivered(t *testing.T) {
 		"stop":          {"/muxpost stop", []string{"stop ITEM alice (in a comment)"}, []string{"+1"}, nil},
 		"retry":         {"/muxpost retry", nil, nil, []string{"nothing of this gave up"}},
 		"status":        {"/muxpost status", nil, nil, []string{"- agent: live"}},
-		"cleanup":       {"/muxpost cleanup", nil, nil, []string{"muxpost workspaces clean"}},
+		"cleanup":       {"/muxpost cleanup", []string{"clean ITEM alice (in a comment)"}, []string{"+1"}, nil},
 		"unknown":       {"/muxpost deploy", nil, nil, []string{"has no order `deploy`"}},
 		"nothing named": {"/muxpost", nil, nil, []string{"`/muxpost pause`"}},
 	} {
@@ -298,6 +307,17 @@ func TestCommand_ARefusalIsSaidWithoutAPathOfTheHost(t *testing.T) {
 	if len(texts) != 1 || len(reactions) > 0 || strings.Contains(texts[0], "/srv") || !strings.Contains(texts[0], "has work in it") {
 		t.Errorf("answers %q, %q", texts, reactions)
 	}
+}
+
+func TestCommand_CleanupKeepsATreeWithSomethingToLose(t *testing.T) {
+	w, p, n := commandWorld(t, withNotices)
+	w.dispatcher.kept = "2 commits of /srv/work/loop-1 are not pushed"
+	w.comment(t, n, "alice", "/muxpost cleanup")
+	look(t, p)
+	notifyAll(t, p)
+	texts, reactions := w.answered(t)
+	equal(t, "answers", texts, []string{"**muxpost** keeps its working tree: 2 commits of (a path of its host) are not pushed."})
+	equal(t, "reactions", reactions, []string(nil))
 }
 
 func TestCommand_RetryTriesWhatGaveUpAgainAndLeavesWhatMayHaveBeenTyped(t *testing.T) {

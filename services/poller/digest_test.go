@@ -110,9 +110,9 @@ func TestDigest_OnlyWhereMoreWaitThanThePolicySays(t *testing.T) {
 		"never":              {"  digest_after: 0\n", 12, 12},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, p, _, _ := waitingWorld(t, tt.n)
+			w, _, _, _ := waitingWorld(t, tt.n)
 			w.configure(t, standard+tt.key)
-			p = w.open(t)
+			p := w.open(t)
 			before := w.asked()
 			carry(t, p)
 			texts := w.fresh(before)
@@ -154,9 +154,9 @@ func TestDigest_ResultsOfCIAtOneCommitAreOneTextWheneverTwoWait(t *testing.T) {
 		"off": {"  coalesce_checks: false\n", []string{"word 0.", "word 1.", "word 2.", "word 3.", "word 4."}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, p, _, _ := waitingWorld(t, 5)
+			w, _, _, _ := waitingWorld(t, 5)
 			w.configure(t, standard+tt.key)
-			p = w.open(t)
+			p := w.open(t)
 			sql(t, p, `update poller.events set together = 'ci a' where text ~ 'word [024]\.'`)
 			sql(t, p, `update poller.events set together = 'ci b' where text ~ 'word 3\.'`)
 			before := w.asked()

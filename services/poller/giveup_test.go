@@ -343,7 +343,7 @@ func TestEvents_EveryListedTypeIsEmittedAndTakenByTheDatabaseAndNoOther(t *testi
 	}
 	equal(t, "types that the database takes", strings.Count(constraint, "'poll."), len(listed))
 	var emitted []ledger.EventType
-	for _, world := range []func(*testing.T) *parts{everythingFails, retriedByHand, settledByHand, sourceComesAndGoes, noticesComeAndFail, loopAndLink} {
+	for _, world := range []func(*testing.T) *parts{everythingFails, retriedByHand, settledByHand, sourceComesAndGoes, noticesComeAndFail, loopAndLink, hooksAreMissed} {
 		for _, e := range followed(t, world(t)) {
 			emitted = append(emitted, e.Type)
 		}

@@ -78,6 +78,8 @@ type dispatcher struct {
 	conversation string
 	// harness is the one on record for every session.
 	harness string
+	// kept says why a working tree stays; empty lets it go.
+	kept string
 	// orders are what people ordered, in order, and silent is true while those are not answered.
 	orders []string
 	silent bool

@@ -75,6 +75,9 @@ type Hosts interface {
 	Builds() []deliver.Build
 	// Statuses says how all hosts stand.
 	Statuses() []deliver.HostStatus
+	// RemoveTree removes the working tree of a work item on a host, if nothing would be lost. One that stays is fault.Conflict, one that is
+	// not there fault.NotFound.
+	RemoveTree(ctx context.Context, host, workItem, reason string) error
 	// Sync has what was just recorded of hosts count at once.
 	Sync(ctx context.Context) error
 }

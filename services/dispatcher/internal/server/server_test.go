@@ -110,7 +110,11 @@ type prober struct {
 	looked    *bool
 	following bool
 	until     time.Time
+	// tree is the answer to the removal of a working tree.
+	tree error
 }
+
+func (p prober) RemoveTree(context.Context, string, string, string) error { return p.tree }
 
 func (p prober) Followed(string) (bool, time.Time) { return p.following, p.until }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"muxpost.dev/muxpost/core/fault"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
@@ -29,10 +28,13 @@ func (c *Client) Stop(ctx context.Context, workItem, who, reason string) (alread
 	return answer.GetAlready(), answer.GetWaits(), err
 }
 
-// Clean removes the working tree of an item, where nothing would be lost.
-func (c *Client) Clean(context.Context, string, string) (kept string, err error) {
-	return "", fault.New(fault.Denied, "", "the dispatcher cannot remove working trees yet").
-		WithRemedy("muxpost workspaces clean on the host does")
+// Clean removes the working tree of an item, where its agent has ended and nothing would be lost; kept says why it stays.
+func (c *Client) Clean(ctx context.Context, workItem, who string) (kept string, err error) {
+	answer, err := c.api.RemoveTree(ctx, &dispatcherv1.RemoveTreeRequest{WorkItem: workItem, Who: bounded(who)})
+	if err != nil || answer.GetRemoved() {
+		return "", err
+	}
+	return answer.GetDetail(), nil
 }
 
 // Agent returns how the session of an item stands, and whether its events are held back.

@@ -34,6 +34,7 @@ func hookReader(t testing.TB) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.nodes.apart = true
 	t.Cleanup(c.Close)
 	return c
 }
@@ -50,7 +51,7 @@ func readPayload(c *Client, event string, body []byte) (poll.Change, error) {
 
 func at(hour, minute int) time.Time { return time.Date(2026, 5, 1, hour, minute, 0, 0, time.UTC) }
 
-const sha = "ec26c3e57ca3a959ca5aad62de7213c562f8c821"
+const hookSHA = "ec26c3e57ca3a959ca5aad62de7213c562f8c821"
 
 func TestOpenPayload_TellsWhatItIsAbout(t *testing.T) {
 	for name, want := range map[string]hook.Envelope{
@@ -58,12 +59,12 @@ func TestOpenPayload_TellsWhatItIsAbout(t *testing.T) {
 		"issue_comment.deleted":              {Action: "deleted", Number: 7, Object: "IC_kwDO4001"},
 		"issue_comment.pull":                 {Action: "created", Number: 8, Object: "IC_kwDO4002"},
 		"issues.labeled":                     {Action: "labeled", Number: 7, Object: "I_kwDO2007"},
-		"pull_request.synchronize":           {Action: "synchronize", Number: 8, SHA: sha, Object: "PR_kwDO2008"},
-		"pull_request_review.submitted":      {Action: "submitted", Number: 8, SHA: sha, Object: "PRR_kwDO5001"},
-		"pull_request_review_comment.edited": {Action: "edited", Number: 8, SHA: sha, Object: "PRRC_kwDO6002"},
-		"check_run.completed":                {Action: "completed", SHA: sha, Object: "CR_kwDO7001"},
-		"workflow_run.completed":             {Action: "completed", SHA: sha, Object: "WFR_kwLO8001"},
-		"status":                             {SHA: sha},
+		"pull_request.synchronize":           {Action: "synchronize", Number: 8, SHA: hookSHA, Object: "PR_kwDO2008"},
+		"pull_request_review.submitted":      {Action: "submitted", Number: 8, SHA: hookSHA, Object: "PRR_kwDO5001"},
+		"pull_request_review_comment.edited": {Action: "edited", Number: 8, SHA: hookSHA, Object: "PRRC_kwDO6002"},
+		"check_run.completed":                {Action: "completed", SHA: hookSHA, Object: "CR_kwDO7001"},
+		"workflow_run.completed":             {Action: "completed", SHA: hookSHA, Object: "WFR_kwLO8001"},
+		"status":                             {SHA: hookSHA},
 	} {
 		event, body := payloadFile(t, name)
 		got, err := OpenPayload(event, body)
@@ -160,7 +161,7 @@ func TestRead_TellsOfAPostWhatALookWouldTell(t *testing.T) {
 
 func TestRead_TellsOfAnItemWhatALookWouldTell(t *testing.T) {
 	c := hookReader(t)
-	open := &poll.Pull{Head: "blue", HeadSHA: sha, HeadRepository: "bob/widget", Base: "main"}
+	open := &poll.Pull{Head: "blue", HeadSHA: hookSHA, HeadRepository: "bob/widget", Base: "main"}
 	for name, want := range map[string]poll.Change{
 		"issues.labeled": {Label: "agent", Item: &poll.Item{Author: poll.Author{Login: "alice", Association: "MEMBER"}, Title: "Paint it", Open: true,
 			Comments: 3, Care: poll.CareLabel}},
@@ -171,7 +172,7 @@ func TestRead_TellsOfAnItemWhatALookWouldTell(t *testing.T) {
 		"pull_request.synchronize": {Item: &poll.Item{Author: poll.Author{Login: "bob", Association: "CONTRIBUTOR"}, Title: "Paint it blue", Open: true,
 			Comments: 2, Pull: open}},
 		"pull_request.closed": {Item: &poll.Item{Author: poll.Author{Login: "bob", Association: "CONTRIBUTOR"}, Title: "Paint it blue",
-			Comments: 2, ClosedAt: at(14, 0), Pull: &poll.Pull{Head: "blue", HeadSHA: sha, Base: "main", Merged: true}}},
+			Comments: 2, ClosedAt: at(14, 0), Pull: &poll.Pull{Head: "blue", HeadSHA: hookSHA, Base: "main", Merged: true}}},
 		"pull_request_review.submitted": {Item: &poll.Item{Author: poll.Author{Login: "bob", Association: "CONTRIBUTOR"}, Title: "Paint it blue", Open: true,
 			Comments: -1, Pull: open}},
 	} {
@@ -196,12 +197,12 @@ func TestRead_TellsOfAResultWhatALookWouldTell(t *testing.T) {
 	c := hookReader(t)
 	for name, want := range map[string]poll.Change{
 		"check_run.completed": {Pulls: []uint64{8}, Branches: []string{"blue"}, Check: &poll.Check{Kind: poll.CheckRun, ID: 7001, NodeID: "CR_kwDO7001",
-			Name: "test", SHA: sha, Done: true, Conclusion: "failure", Title: "2 tests failed", Summary: "TestPaint: too dark",
+			Name: "test", SHA: hookSHA, Done: true, Conclusion: "failure", Title: "2 tests failed", Summary: "TestPaint: too dark",
 			URL: "https://github.com/octo/widget/runs/7001", EndedAt: at(13, 9)}},
 		"workflow_run.completed": {Pulls: []uint64{8}, Branches: []string{"blue"}, Check: &poll.Check{Kind: poll.CheckWorkflow, ID: 8001,
-			NodeID: "WFR_kwLO8001", Name: "CI (pull_request)", SHA: sha, Done: true, Conclusion: "failure", Attempt: 2, Title: "Paint it blue",
+			NodeID: "WFR_kwLO8001", Name: "CI (pull_request)", SHA: hookSHA, Done: true, Conclusion: "failure", Attempt: 2, Title: "Paint it blue",
 			URL: "https://github.com/octo/widget/actions/runs/8001", EndedAt: at(13, 10)}},
-		"status": {Branches: []string{"blue"}, Check: &poll.Check{Kind: poll.CheckStatus, ID: 9901, Name: "ci/lint", SHA: sha, Done: true,
+		"status": {Branches: []string{"blue"}, Check: &poll.Check{Kind: poll.CheckStatus, ID: 9901, Name: "ci/lint", SHA: hookSHA, Done: true,
 			Conclusion: "failure", Title: "3 problems", URL: "https://ci.example.com/9901", EndedAt: at(13, 12)}},
 	} {
 		event, body := payloadFile(t, name)

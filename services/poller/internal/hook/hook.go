@@ -95,9 +95,9 @@ type Inbox interface {
 	ClaimHooks(ctx context.Context, sources []string, n int, lease time.Duration) ([]Hook, error)
 	// EndHook writes down what became of one. A lease that was lost is fault.Fenced, and nothing is changed.
 	EndHook(ctx context.Context, h Hook, end End) error
-	// FindGap returns what looks at a source found since the last call, and which no message had told within the grace after it happened. What is found is
-	// in the stream of events as well. Nothing of the last moments, which lag says, is looked at yet: it may not have been written.
-	FindGap(ctx context.Context, source string, grace, lag time.Duration) (Gap, error)
+	// FindGap returns what looks at a source found a grace ago, since the last call, and which no message has told since it happened. What
+	// is found is in the stream of events as well.
+	FindGap(ctx context.Context, source string, grace time.Duration) (Gap, error)
 }
 
 // Reader reads the payloads of a source.

@@ -25,11 +25,10 @@ const (
 	firstWait, maxWait = time.Second, 5 * time.Minute
 	// giveUpAfter is when a message is no longer tried: a look has long found what it would have told.
 	giveUpAfter = 24 * time.Hour
-	// gapTime is how often it is asked whether something was found that no webhook had told, Grace how late a webhook may be, and gapLag for how
-	// long an event that was found may be on its way into the ledger.
+	// gapTime is how often it is asked whether something was found that no webhook told, and grace how late after a look a webhook may be:
+	// one that is only slow is no gap.
 	gapTime = 15 * time.Second
-	Grace   = time.Minute
-	gapLag  = 10 * time.Second
+	grace   = time.Minute
 )
 
 // Config is what a Handler is made from; every field but Wake is required.
@@ -249,7 +248,7 @@ func (h *Handler) watchGaps(ctx context.Context) {
 // FindGaps says of each source what looks found that no webhook had told.
 func (h *Handler) FindGaps(ctx context.Context) error {
 	for _, source := range h.sources {
-		gap, err := h.config.Inbox.FindGap(ctx, source, Grace, gapLag)
+		gap, err := h.config.Inbox.FindGap(ctx, source, grace)
 		if err != nil {
 			return err
 		}

@@ -239,7 +239,8 @@ func (n *Notifier) report(ctx context.Context, p Post, end End) {
 	switch end.State {
 	case Done:
 		if p.What == ledger.PostCommand {
-			log.InfoContext(ctx, "an order in a comment was carried out", "order", p.Command, "who", p.Author)
+			c, _ := ledger.ParseCommand(p.Command)
+			log.InfoContext(ctx, "an order in a comment was carried out or refused", "order", c.Name(), "who", p.Author)
 			return
 		}
 		log.InfoContext(ctx, "told on the ticket", obs.KeyEvent, string(ledger.NoticePosted))

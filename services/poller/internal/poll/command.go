@@ -85,7 +85,7 @@ func (c *Commander) Command(ctx context.Context, workItem, login string, order l
 	case kind == fault.Unavailable, kind == fault.Throttled, kind == fault.Internal, errors.Is(err, context.DeadlineExceeded):
 		return "", "", err
 	}
-	c.log.InfoContext(ctx, "an order in a comment was refused", obs.KeyWorkItem, workItem, "order", order.String(), obs.KeyError, err)
+	c.log.InfoContext(ctx, "an order in a comment was refused", obs.KeyWorkItem, workItem, "order", order.Name(), obs.KeyError, err)
 	return refusal(err), refused, nil
 }
 

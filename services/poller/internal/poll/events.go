@@ -17,8 +17,9 @@ import (
 const (
 	// onlyRevision is that of what happens once whatever is edited later: an opening, and a message by hand.
 	onlyRevision = "1"
-	// maxSummary bounds what CI says of a result, in bytes.
+	// maxSummary bounds what CI says of a result, in bytes, and maxTitle a line, in characters.
 	maxSummary = 8 << 10
+	maxTitle   = 300
 	// onceMore goes before a text that is typed again by a person's order.
 	onceMore = "This is typed once more by order of an operator, because nothing showed whether it arrived the first time. " +
 		"Where it did, do not act on it again.\n\n"
@@ -228,12 +229,14 @@ func (m maker) check(t thread, c Check, head string) (Event, bool, error) {
 	if !c.failed() {
 		return Event{}, false, nil
 	}
-	e := m.event(t, KindCheck, cmp.Or(c.NodeID, c.Kind+":"+strconv.FormatInt(c.ID, 10)), c.Conclusion+":"+strconv.Itoa(c.Attempt))
+	// By number: a webhook of a status shows no other id of it.
+	e := m.event(t, KindCheck, c.Kind+":"+strconv.FormatInt(c.ID, 10), c.Conclusion+":"+strconv.Itoa(c.Attempt))
 	e.URL, e.UpstreamAt, e.UpstreamOrder, e.Commit = line(c.URL), c.EndedAt, c.ID, c.SHA
 	d := t.data(c.URL)
 	d.CheckName, d.Conclusion, d.SHA, d.Run, d.Head = c.Name, c.Conclusion, c.SHA, strconv.FormatInt(c.ID, 10), true
 	d.Body = cut(strings.TrimSpace(c.Title+"\n"+c.Summary), maxSummary)
-	e.Together, e.Excerpt = c.SHA, cut(d.Body, maxExcerpt)
+	// Of a digest only the excerpt is seen, so that it names the check itself.
+	e.Together, e.Excerpt = "ci "+c.SHA, cut(fmt.Sprintf("Check: %s (run %d)\nCommit: %s\n%s", line(c.Name), c.ID, line(c.SHA), d.Body), maxExcerpt)
 	var err error
 	e.Text, err = m.render(prompt.Check, d)
 	if c.SHA != head {
@@ -308,8 +311,8 @@ func line(s string) string {
 		return r
 	}, s)
 	s = strings.TrimSpace(s)
-	if runes := []rune(s); len(runes) > prompt.MaxTitle {
-		s = string(runes[:prompt.MaxTitle-1]) + "…"
+	if runes := []rune(s); len(runes) > maxTitle {
+		s = string(runes[:maxTitle-1]) + "…"
 	}
 	return s
 }

@@ -43,7 +43,7 @@ func item(t *testing.T) Item {
 	}
 }
 
-func newMaker(p Policy) maker { return maker{source: "gh", provider: "github", policy: p, budget: 3} }
+func newMaker(p Policy) maker { return maker{source: "gh", provider: "github", policy: p, budget: 3, templates: prompt.Default()} }
 
 func TestPolicy_WhoMaySteer(t *testing.T) {
 	alice, bot := Author{Login: "aLiCe"}, Author{Login: "alice", Machine: true}
@@ -112,7 +112,7 @@ func TestEvents_WhateverWasWrittenFits(t *testing.T) {
 
 func TestLine_IsOneLineThatShows(t *testing.T) {
 	equal(t, "a line", line(" a\nb\x1b[2J\u202e\u200b\tc\x00 "), "a b[2J c")
-	equal(t, "length", len([]rune(line(strings.Repeat("é", 1000)))), prompt.MaxTitle)
+	equal(t, "length", len([]rune(line(strings.Repeat("é", 1000)))), maxTitle)
 }
 
 // fakeSource answers by state.

@@ -18,6 +18,7 @@ import (
 	"muxpost.dev/muxpost/core/ledger"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 	"muxpost.dev/muxpost/proto/gen/muxpost/poller/v1/pollerv1connect"
+	"muxpost.dev/muxpost/services/poller/internal/hook"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
@@ -53,6 +54,8 @@ type Ledger interface {
 	Count(ctx context.Context, f poll.Filter) ([]poll.Count, error)
 	// SourceStates returns what is on record of sources, by name.
 	SourceStates(ctx context.Context, names []string) (map[string]poll.SourceState, error)
+	// HookStates returns what is on record of sources' webhooks, by name.
+	HookStates(ctx context.Context, names []string) (map[string]hook.SourceState, error)
 	// Events returns the poller's own events, in order of sequence.
 	Events(ctx context.Context, q poll.EventQuery) ([]poll.Followed, error)
 	// Links returns how pull requests came to their items, the latest first: of one or the other, or all.

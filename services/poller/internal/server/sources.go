@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+	"muxpost.dev/muxpost/services/poller/internal/hook"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
@@ -20,11 +21,34 @@ func (s *Server) ListSources(ctx context.Context, _ *pollerv1.ListSourcesRequest
 	if err != nil {
 		return nil, err
 	}
+	hooks, err := s.ledger.HookStates(ctx, s.poller.Sources())
+	if err != nil {
+		return nil, err
+	}
 	response := &pollerv1.ListSourcesResponse{}
 	for _, w := range s.poller.Watched() {
-		response.Sources = append(response.Sources, source(w, known[w.Name]))
+		out := source(w, known[w.Name])
+		out.Webhook = webhook(w, hooks[w.Name])
+		response.Sources = append(response.Sources, out)
 	}
 	return response, nil
+}
+
+// webhook says how a source's webhooks stand; nil where it takes none.
+func webhook(w poll.Watched, s hook.SourceState) *pollerv1.WebhookState {
+	if !w.Webhooks {
+		return nil
+	}
+	out := &pollerv1.WebhookState{
+		LastReceivedTime: timestamp(s.LastReceived), Waiting: int32(s.Waiting), WaitingSince: timestamp(s.OldestWaiting), Failed: int32(s.Failed),
+		LastError: s.LastError,
+	}
+	if s.Gap.Count > 0 {
+		out.LastGap = &pollerv1.WebhookGap{
+			FindTime: timestamp(s.GapFound), Events: int32(s.Gap.Count), FromTime: timestamp(s.Gap.From), ToTime: timestamp(s.Gap.To),
+		}
+	}
+	return out
 }
 
 func source(w poll.Watched, state poll.SourceState) *pollerv1.Source {

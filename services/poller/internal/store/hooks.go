@@ -22,8 +22,6 @@ const (
 	keepHandled = 7 * 24 * time.Hour
 	// keepHook is how long any other is kept: one that failed for a person to look at, one that waits for a source that nobody watches any more.
 	keepHook = 30 * 24 * time.Hour
-	// clockSlack is by how much the clock of a source may be ahead of the database's before a gap in what it tells is overlooked.
-	clockSlack = 10 * time.Minute
 )
 
 var _ hook.Inbox = (*Store)(nil)
@@ -166,30 +164,29 @@ where id = @id and lease_holder = @lease and state = 'waiting'`, pgx.NamedArgs{
 	return err
 }
 
-// What was found counts once both are past: its coming into the ledger, and the time that a webhook has to come. Of what was there
-// before webhooks were taken nothing is expected.
+// Of what happened before webhooks were taken nothing is expected. The clocks of the source and of the database need not agree, so a
+// webhook that came in a little before the event happened has told it too.
 const findGap = `
 with found as (
-  select coalesce(e.revised_at, e.upstream_at) as at, split_part(e.natural_key, '|', 4) as object,
-    greatest(e.created_at, coalesce(e.revised_at, e.upstream_at) + @grace::interval) as ripe_at
+  select coalesce(e.revised_at, e.upstream_at) as at, split_part(e.natural_key, '|', 4) as object
   from poller.events e
   where e.source = @source and e.kind = any(@kinds::text[]) and e.reason <> @baselined
-    and e.created_at > @after::timestamptz - @slack::interval and e.created_at <= @through::timestamptz
+    and e.created_at > @after::timestamptz and e.created_at <= @through::timestamptz
 )
 select count(*), min(f.at), max(f.at)
 from found f
-where f.ripe_at > @after::timestamptz and f.ripe_at <= @through::timestamptz and f.at >= @since::timestamptz
+where f.at >= @since::timestamptz
   and not exists (select from poller.hooks h where h.source = @source and h.object = f.object and h.received_at >= f.at - @grace::interval)`
 
-// FindGap returns what looks at a source found since the last call, and which no message had told within the grace after it happened. One
-// that waits, or that failed, had told it.
-func (s *Store) FindGap(ctx context.Context, source string, grace, lag time.Duration) (gap hook.Gap, err error) {
+// FindGap returns what looks at a source found a grace ago, since the last call, and which no message has told since it happened. One that
+// waits, or that failed, has told it.
+func (s *Store) FindGap(ctx context.Context, source string, grace time.Duration) (gap hook.Gap, err error) {
 	err = db.InTx(ctx, s.quiet, func(tx pgx.Tx) error {
 		gap = hook.Gap{}
 		var since, after, through time.Time
 		err := tx.QueryRow(ctx, `
-select since, checked_through, clock_timestamp() - @lag::interval from poller.hook_sources where source = @source for update skip locked`,
-			pgx.NamedArgs{"source": source, "lag": lag}).Scan(&since, &after, &through)
+select since, checked_through, clock_timestamp() - @grace::interval from poller.hook_sources where source = @source for update skip locked`,
+			pgx.NamedArgs{"source": source, "grace": grace}).Scan(&since, &after, &through)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // another process is at it
 		}
@@ -197,7 +194,7 @@ select since, checked_through, clock_timestamp() - @lag::interval from poller.ho
 			return err
 		}
 		args := pgx.NamedArgs{
-			"source": source, "since": since, "after": after, "through": through, "grace": grace, "slack": clockSlack, "baselined": ledger.ReasonBaselined,
+			"source": source, "since": since, "after": after, "through": through, "grace": grace, "baselined": ledger.ReasonBaselined,
 			"kinds": []string{poll.KindOpened, poll.KindComment, poll.KindReview, poll.KindReviewComment},
 		}
 		var from, to *time.Time

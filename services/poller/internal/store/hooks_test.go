@@ -160,39 +160,47 @@ func TestHooks_AreForgottenLongAfterTheyCannotBeSentAgain(t *testing.T) {
 	equal(t, "known", w.put(t, arrival("a", 7), arrival("b", 7)), []bool{true, false})
 }
 
-// found puts an event into the ledger as a look that found it just now; ago is how long ago it happened.
-func (w *world) found(t *testing.T, object string, ago time.Duration) {
+// found puts an event into the ledger as a look that found it a while ago; happened is how long ago it happened.
+func (w *world) found(t *testing.T, object string, happened, found time.Duration) {
 	t.Helper()
 	item := ref(t, 7)
-	e := event(item, object, time.Now().Add(-ago), 0)
+	e := event(item, object, time.Now().Add(-happened), 0)
 	w.add(t, item, e)
-	w.sql(t, `update poller.events set revised_at = upstream_at, created_at = created_at - interval '20 seconds' where delivery_id = $1`, e.DeliveryID)
+	w.sql(t, `update poller.events set revised_at = upstream_at, created_at = now() - $2::interval where delivery_id = $1`, e.DeliveryID, found)
 }
 
 func (w *world) gap(t *testing.T) int {
 	t.Helper()
-	gap, err := w.FindGap(t.Context(), "gh", time.Minute, 10*time.Second)
+	gap, err := w.FindGap(t.Context(), "gh", time.Minute)
 	must(t, err)
 	return gap.Count
 }
 
-func TestGap_IsWhatWasFoundAndNotToldInAMinute(t *testing.T) {
+// watching has webhooks taken for an hour, and gaps looked for up to five minutes ago.
+func (w *world) watching(t *testing.T) {
+	t.Helper()
+	must(t, w.Watch(t.Context(), []string{"gh"}, nil))
+	w.sql(t, `update poller.hook_sources set since = now() - interval '1 hour', checked_through = now() - interval '5 minutes'`)
+}
+
+func TestGap_IsWhatWasFoundAndNotToldAMinuteAfter(t *testing.T) {
 	w := newWorld(t)
-	w.found(t, "before", 5*time.Minute)
+	w.found(t, "before", 5*time.Minute, 2*time.Minute)
 	must(t, w.Watch(t.Context(), []string{"gh"}, nil))
 	equal(t, "just switched on", w.gap(t), 0)
-	w.sql(t, `update poller.hook_sources set since = now() - interval '3 minutes', checked_through = now() - interval '1 minute'`)
-	w.found(t, "told", 2*time.Minute)
+	w.watching(t)
+	w.sql(t, `update poller.events set created_at = now() - interval '1 hour'`)
+	w.found(t, "told", 3*time.Minute, 2*time.Minute)
 	w.put(t, arrival("x", 7))
 	w.sql(t, `update poller.hooks set object = 'told'`)
-	w.found(t, "missed", 2*time.Minute)
-	w.found(t, "missed too", 90*time.Second)
-	w.found(t, "may still come", 15*time.Second)
+	w.found(t, "missed", 10*time.Minute, 2*time.Minute)
+	w.found(t, "missed too", 2*time.Minute, 2*time.Minute)
+	w.found(t, "may still come", 30*time.Minute, 30*time.Second)
 	began := time.Now()
-	gap, err := w.FindGap(t.Context(), "gh", time.Minute, 10*time.Second)
+	gap, err := w.FindGap(t.Context(), "gh", time.Minute)
 	must(t, err)
 	equal(t, "count", gap.Count, 2)
-	if d := began.Sub(gap.From) - 2*time.Minute; d < -5*time.Second || d > 20*time.Second || !gap.To.After(gap.From) {
+	if d, long := began.Sub(gap.From)-10*time.Minute, gap.To.Sub(gap.From)-8*time.Minute; d.Abs() > 20*time.Second || long.Abs() > 20*time.Second {
 		t.Errorf("from %v to %v", gap.From, gap.To)
 	}
 	events, err := w.Events(t.Context(), poll.EventQuery{Limit: 10, Types: []ledger.EventType{ledger.GapFound}})
@@ -205,27 +213,21 @@ func TestGap_IsWhatWasFoundAndNotToldInAMinute(t *testing.T) {
 	must(t, err)
 	equal(t, "on record", []any{states["gh"].Gap.Count, states["gh"].GapFound.IsZero(), states["gh"].Waiting, states["gh"].LastReceived.IsZero(),
 		states["other"]}, []any{2, false, 1, false, hook.SourceState{}})
-	// The last one is past its time now, and is missed after all; unless the webhook came late, but in time.
-	w.sql(t, `update poller.events set created_at = now() - interval '5 minutes'`)
-	for _, late := range []bool{true, false} {
-		if late {
-			w.put(t, arrival("y", 7))
-			w.sql(t, `update poller.hooks set object = 'may still come' where guid = 'y'`)
-		} else {
-			w.sql(t, `delete from poller.hooks where guid = 'y'`)
-		}
-		w.sql(t, `update poller.hook_sources set checked_through = now() - interval '25 seconds'`)
-		w.sql(t, `update poller.events set revised_at = now() - interval '75 seconds', upstream_at = now() - interval '75 seconds'
-where natural_key like '%may still come%'`)
-		equal(t, fmt.Sprint("in the end, late ", late), w.gap(t), map[bool]int{true: 0, false: 1}[late])
+	// The last one has had its minute now. A webhook that came late came; without one it was missed after all.
+	w.put(t, arrival("y", 7))
+	w.sql(t, `update poller.hooks set object = 'may still come' where guid = 'y'`)
+	for _, want := range []int{0, 1} {
+		w.sql(t, `update poller.hook_sources set checked_through = now() - interval '90 seconds'`)
+		w.sql(t, `update poller.events set created_at = now() - interval '75 seconds' where natural_key like '%may still come%'`)
+		equal(t, "of one that was slow", w.gap(t), want)
+		w.sql(t, `delete from poller.hooks where guid = 'y'`)
 	}
 }
 
 func TestGap_AnEditIsToldByAWebhookOfItsOwn(t *testing.T) {
 	w := newWorld(t)
-	must(t, w.Watch(t.Context(), []string{"gh"}, nil))
-	w.sql(t, `update poller.hook_sources set since = now() - interval '1 hour', checked_through = now() - interval '1 minute'`)
-	w.found(t, "edited", 2*time.Minute)
+	w.watching(t)
+	w.found(t, "edited", 3*time.Minute, 2*time.Minute)
 	w.put(t, arrival("x", 7))
 	w.sql(t, `update poller.hooks set object = 'edited', received_at = now() - interval '30 minutes'`)
 	equal(t, "told half an hour before it was edited", w.gap(t), 1)
@@ -233,23 +235,24 @@ func TestGap_AnEditIsToldByAWebhookOfItsOwn(t *testing.T) {
 
 func TestGap_IsNotExpectedOfWhatWasBaselinedNorWithoutWebhooks(t *testing.T) {
 	w := newWorld(t)
-	must(t, w.Watch(t.Context(), []string{"gh"}, nil))
-	w.sql(t, `update poller.hook_sources set since = now() - interval '1 hour', checked_through = now() - interval '1 minute'`)
-	w.found(t, "old", 10*time.Minute)
+	w.watching(t)
+	w.found(t, "old", 10*time.Minute, 2*time.Minute)
 	w.sql(t, `update poller.events set state = 'settled', reason = 'baselined', next_look = null`)
 	equal(t, "baselined", w.gap(t), 0)
-	w.found(t, "new", 10*time.Minute)
+	w.watching(t)
+	w.found(t, "new", 10*time.Minute, 2*time.Minute)
 	must(t, w.Watch(t.Context(), nil, []string{"gh"}))
 	equal(t, "switched off", w.gap(t), 0)
 	must(t, w.Watch(t.Context(), []string{"gh"}, nil))
 	equal(t, "switched on again", w.gap(t), 0)
+	w.watching(t)
+	equal(t, "and had it been on", w.gap(t), 1)
 }
 
 func TestGap_IsToldByOneOfTwoProcesses(t *testing.T) {
 	w := newWorld(t)
-	must(t, w.Watch(t.Context(), []string{"gh"}, nil))
-	w.sql(t, `update poller.hook_sources set since = now() - interval '1 hour', checked_through = now() - interval '1 minute'`)
-	w.found(t, "missed", 2*time.Minute)
+	w.watching(t)
+	w.found(t, "missed", 3*time.Minute, 2*time.Minute)
 	var wait sync.WaitGroup
 	counts := make([]int, 8)
 	for i := range counts {

@@ -1,12 +1,34 @@
 package store
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
+
+// What waits behind others that are not due is due by itself, and there may be more of it than a claim looks at.
+func TestClaim_FindsWhatIsDueBehindHoweverManyThatAreNotTheFirst(t *testing.T) {
+	w := newWorld(t)
+	first, second := ref(t, 1), ref(t, 2)
+	events := []poll.Event{event(first, "head", epoch, 1)}
+	for i := range 2 * claimDepth {
+		events = append(events, event(first, fmt.Sprint("behind ", i), epoch, int64(i+2)))
+	}
+	w.add(t, first, events...)
+	w.add(t, second, event(second, "due", epoch, 1))
+	w.sql(t, `update poller.events set next_look = now() - interval '1 hour' where work_item = $1`, first.String())
+	w.sql(t, `update poller.events set state = 'held', next_look = now() + interval '1 hour' where work_item = $1 and upstream_order = 1`, first.String())
+	claims, err := w.Claim(t.Context(), 3)
+	must(t, err)
+	equal(t, "claimed", texts(claims), []string{"due"})
+	w.sql(t, `update poller.events set next_look = now() where state = 'held'`)
+	claims, err = w.Claim(t.Context(), 3)
+	must(t, err)
+	equal(t, "claimed once the first is due", texts(claims), []string{"head"})
+}
 
 func TestCount_CountsByStateAndReason(t *testing.T) {
 	w := newWorld(t)

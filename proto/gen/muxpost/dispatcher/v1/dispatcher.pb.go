@@ -3501,6 +3501,116 @@ func (x *CloseSessionResponse) GetWaits() bool {
 	return false
 }
 
+// RemoveTreeRequest names the work item.
+type RemoveTreeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work item. Required.
+	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// Who orders it, for people, at most 100 bytes of UTF-8. Optional.
+	Who           string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveTreeRequest) Reset() {
+	*x = RemoveTreeRequest{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveTreeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveTreeRequest) ProtoMessage() {}
+
+func (x *RemoveTreeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveTreeRequest.ProtoReflect.Descriptor instead.
+func (*RemoveTreeRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *RemoveTreeRequest) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *RemoveTreeRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+// RemoveTreeResponse says what came of it.
+type RemoveTreeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// True when it is gone; also when there was none.
+	Removed bool `protobuf:"varint,1,opt,name=removed,proto3" json:"removed,omitempty"`
+	// One line for a person: why it stays, or that there was none.
+	Detail        string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveTreeResponse) Reset() {
+	*x = RemoveTreeResponse{}
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveTreeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveTreeResponse) ProtoMessage() {}
+
+func (x *RemoveTreeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveTreeResponse.ProtoReflect.Descriptor instead.
+func (*RemoveTreeResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *RemoveTreeResponse) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
+}
+
+func (x *RemoveTreeResponse) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // AdoptSessionRequest names the session.
 type AdoptSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3514,7 +3624,7 @@ type AdoptSessionRequest struct {
 
 func (x *AdoptSessionRequest) Reset() {
 	*x = AdoptSessionRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3526,7 +3636,7 @@ func (x *AdoptSessionRequest) String() string {
 func (*AdoptSessionRequest) ProtoMessage() {}
 
 func (x *AdoptSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[41]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3539,7 +3649,7 @@ func (x *AdoptSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptSessionRequest.ProtoReflect.Descriptor instead.
 func (*AdoptSessionRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{41}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *AdoptSessionRequest) GetWorkItem() string {
@@ -3569,7 +3679,7 @@ type AdoptSessionResponse struct {
 
 func (x *AdoptSessionResponse) Reset() {
 	*x = AdoptSessionResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +3691,7 @@ func (x *AdoptSessionResponse) String() string {
 func (*AdoptSessionResponse) ProtoMessage() {}
 
 func (x *AdoptSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[42]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +3704,7 @@ func (x *AdoptSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptSessionResponse.ProtoReflect.Descriptor instead.
 func (*AdoptSessionResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{42}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AdoptSessionResponse) GetSession() *Session {
@@ -3644,7 +3754,7 @@ type Orphan struct {
 
 func (x *Orphan) Reset() {
 	*x = Orphan{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3656,7 +3766,7 @@ func (x *Orphan) String() string {
 func (*Orphan) ProtoMessage() {}
 
 func (x *Orphan) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[43]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3669,7 +3779,7 @@ func (x *Orphan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orphan.ProtoReflect.Descriptor instead.
 func (*Orphan) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{43}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Orphan) GetKind() OrphanKind {
@@ -3767,7 +3877,7 @@ type ListOrphansRequest struct {
 
 func (x *ListOrphansRequest) Reset() {
 	*x = ListOrphansRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3779,7 +3889,7 @@ func (x *ListOrphansRequest) String() string {
 func (*ListOrphansRequest) ProtoMessage() {}
 
 func (x *ListOrphansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[44]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3792,7 +3902,7 @@ func (x *ListOrphansRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrphansRequest.ProtoReflect.Descriptor instead.
 func (*ListOrphansRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{44}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListOrphansRequest) GetPageSize() int32 {
@@ -3817,7 +3927,7 @@ type ListOrphansResponse struct {
 
 func (x *ListOrphansResponse) Reset() {
 	*x = ListOrphansResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3829,7 +3939,7 @@ func (x *ListOrphansResponse) String() string {
 func (*ListOrphansResponse) ProtoMessage() {}
 
 func (x *ListOrphansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[45]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3842,7 +3952,7 @@ func (x *ListOrphansResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrphansResponse.ProtoReflect.Descriptor instead.
 func (*ListOrphansResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{45}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListOrphansResponse) GetOrphans() []*Orphan {
@@ -3879,7 +3989,7 @@ type CancelEndingRequest struct {
 
 func (x *CancelEndingRequest) Reset() {
 	*x = CancelEndingRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3891,7 +4001,7 @@ func (x *CancelEndingRequest) String() string {
 func (*CancelEndingRequest) ProtoMessage() {}
 
 func (x *CancelEndingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[46]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3904,7 +4014,7 @@ func (x *CancelEndingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelEndingRequest.ProtoReflect.Descriptor instead.
 func (*CancelEndingRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{46}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CancelEndingRequest) GetWorkItem() string {
@@ -3932,7 +4042,7 @@ type CancelEndingResponse struct {
 
 func (x *CancelEndingResponse) Reset() {
 	*x = CancelEndingResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[47]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3944,7 +4054,7 @@ func (x *CancelEndingResponse) String() string {
 func (*CancelEndingResponse) ProtoMessage() {}
 
 func (x *CancelEndingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[47]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3957,7 +4067,7 @@ func (x *CancelEndingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelEndingResponse.ProtoReflect.Descriptor instead.
 func (*CancelEndingResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{47}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CancelEndingResponse) GetEnding() *Ending {
@@ -4010,7 +4120,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[48]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4022,7 +4132,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[48]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4035,7 +4145,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{48}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Host) GetName() string {
@@ -4166,7 +4276,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[49]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4178,7 +4288,7 @@ func (x *ListHostsRequest) String() string {
 func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[49]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4191,7 +4301,7 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{49}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{51}
 }
 
 // ListHostsResponse holds all hosts: there are not so many that they would need pages.
@@ -4205,7 +4315,7 @@ type ListHostsResponse struct {
 
 func (x *ListHostsResponse) Reset() {
 	*x = ListHostsResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[50]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4217,7 +4327,7 @@ func (x *ListHostsResponse) String() string {
 func (*ListHostsResponse) ProtoMessage() {}
 
 func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[50]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4230,7 +4340,7 @@ func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsResponse.ProtoReflect.Descriptor instead.
 func (*ListHostsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{50}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListHostsResponse) GetHosts() []*Host {
@@ -4255,7 +4365,7 @@ type AddHostRequest struct {
 
 func (x *AddHostRequest) Reset() {
 	*x = AddHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[51]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4267,7 +4377,7 @@ func (x *AddHostRequest) String() string {
 func (*AddHostRequest) ProtoMessage() {}
 
 func (x *AddHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[51]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4280,7 +4390,7 @@ func (x *AddHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddHostRequest.ProtoReflect.Descriptor instead.
 func (*AddHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{51}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AddHostRequest) GetName() string {
@@ -4313,7 +4423,7 @@ type AddHostResponse struct {
 
 func (x *AddHostResponse) Reset() {
 	*x = AddHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[52]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4325,7 +4435,7 @@ func (x *AddHostResponse) String() string {
 func (*AddHostResponse) ProtoMessage() {}
 
 func (x *AddHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[52]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4338,7 +4448,7 @@ func (x *AddHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddHostResponse.ProtoReflect.Descriptor instead.
 func (*AddHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{52}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{54}
 }
 
 // DrainHostRequest names a host.
@@ -4356,7 +4466,7 @@ type DrainHostRequest struct {
 
 func (x *DrainHostRequest) Reset() {
 	*x = DrainHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[53]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4368,7 +4478,7 @@ func (x *DrainHostRequest) String() string {
 func (*DrainHostRequest) ProtoMessage() {}
 
 func (x *DrainHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[53]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4381,7 +4491,7 @@ func (x *DrainHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainHostRequest.ProtoReflect.Descriptor instead.
 func (*DrainHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{53}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *DrainHostRequest) GetName() string {
@@ -4414,7 +4524,7 @@ type DrainHostResponse struct {
 
 func (x *DrainHostResponse) Reset() {
 	*x = DrainHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[54]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4426,7 +4536,7 @@ func (x *DrainHostResponse) String() string {
 func (*DrainHostResponse) ProtoMessage() {}
 
 func (x *DrainHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[54]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4439,7 +4549,7 @@ func (x *DrainHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainHostResponse.ProtoReflect.Descriptor instead.
 func (*DrainHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{54}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{56}
 }
 
 // UndrainHostRequest names a host.
@@ -4455,7 +4565,7 @@ type UndrainHostRequest struct {
 
 func (x *UndrainHostRequest) Reset() {
 	*x = UndrainHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[55]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4467,7 +4577,7 @@ func (x *UndrainHostRequest) String() string {
 func (*UndrainHostRequest) ProtoMessage() {}
 
 func (x *UndrainHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[55]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4480,7 +4590,7 @@ func (x *UndrainHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainHostRequest.ProtoReflect.Descriptor instead.
 func (*UndrainHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{55}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *UndrainHostRequest) GetName() string {
@@ -4506,7 +4616,7 @@ type UndrainHostResponse struct {
 
 func (x *UndrainHostResponse) Reset() {
 	*x = UndrainHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[56]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4518,7 +4628,7 @@ func (x *UndrainHostResponse) String() string {
 func (*UndrainHostResponse) ProtoMessage() {}
 
 func (x *UndrainHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[56]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4531,7 +4641,7 @@ func (x *UndrainHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainHostResponse.ProtoReflect.Descriptor instead.
 func (*UndrainHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{56}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{58}
 }
 
 // AcceptHostRequest names a host.
@@ -4547,7 +4657,7 @@ type AcceptHostRequest struct {
 
 func (x *AcceptHostRequest) Reset() {
 	*x = AcceptHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[57]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4559,7 +4669,7 @@ func (x *AcceptHostRequest) String() string {
 func (*AcceptHostRequest) ProtoMessage() {}
 
 func (x *AcceptHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[57]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4572,7 +4682,7 @@ func (x *AcceptHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptHostRequest.ProtoReflect.Descriptor instead.
 func (*AcceptHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{57}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *AcceptHostRequest) GetName() string {
@@ -4598,7 +4708,7 @@ type AcceptHostResponse struct {
 
 func (x *AcceptHostResponse) Reset() {
 	*x = AcceptHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[58]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4610,7 +4720,7 @@ func (x *AcceptHostResponse) String() string {
 func (*AcceptHostResponse) ProtoMessage() {}
 
 func (x *AcceptHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[58]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4623,7 +4733,7 @@ func (x *AcceptHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptHostResponse.ProtoReflect.Descriptor instead.
 func (*AcceptHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{58}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{60}
 }
 
 // EvacuateHostRequest names a host.
@@ -4641,7 +4751,7 @@ type EvacuateHostRequest struct {
 
 func (x *EvacuateHostRequest) Reset() {
 	*x = EvacuateHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[59]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4653,7 +4763,7 @@ func (x *EvacuateHostRequest) String() string {
 func (*EvacuateHostRequest) ProtoMessage() {}
 
 func (x *EvacuateHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[59]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4666,7 +4776,7 @@ func (x *EvacuateHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvacuateHostRequest.ProtoReflect.Descriptor instead.
 func (*EvacuateHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{59}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *EvacuateHostRequest) GetName() string {
@@ -4705,7 +4815,7 @@ type EvacuateHostResponse struct {
 
 func (x *EvacuateHostResponse) Reset() {
 	*x = EvacuateHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[60]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4717,7 +4827,7 @@ func (x *EvacuateHostResponse) String() string {
 func (*EvacuateHostResponse) ProtoMessage() {}
 
 func (x *EvacuateHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[60]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4730,7 +4840,7 @@ func (x *EvacuateHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvacuateHostResponse.ProtoReflect.Descriptor instead.
 func (*EvacuateHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{60}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *EvacuateHostResponse) GetMoved() []string {
@@ -4767,7 +4877,7 @@ type ForgetHostRequest struct {
 
 func (x *ForgetHostRequest) Reset() {
 	*x = ForgetHostRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[61]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4779,7 +4889,7 @@ func (x *ForgetHostRequest) String() string {
 func (*ForgetHostRequest) ProtoMessage() {}
 
 func (x *ForgetHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[61]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4792,7 +4902,7 @@ func (x *ForgetHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetHostRequest.ProtoReflect.Descriptor instead.
 func (*ForgetHostRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{61}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ForgetHostRequest) GetName() string {
@@ -4818,7 +4928,7 @@ type ForgetHostResponse struct {
 
 func (x *ForgetHostResponse) Reset() {
 	*x = ForgetHostResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[62]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4830,7 +4940,7 @@ func (x *ForgetHostResponse) String() string {
 func (*ForgetHostResponse) ProtoMessage() {}
 
 func (x *ForgetHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[62]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4843,7 +4953,7 @@ func (x *ForgetHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetHostResponse.ProtoReflect.Descriptor instead.
 func (*ForgetHostResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{62}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{64}
 }
 
 // Superseded is a session that was left behind on a host from which its work item was moved away.
@@ -4871,7 +4981,7 @@ type Superseded struct {
 
 func (x *Superseded) Reset() {
 	*x = Superseded{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[63]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4883,7 +4993,7 @@ func (x *Superseded) String() string {
 func (*Superseded) ProtoMessage() {}
 
 func (x *Superseded) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[63]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4896,7 +5006,7 @@ func (x *Superseded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Superseded.ProtoReflect.Descriptor instead.
 func (*Superseded) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{63}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Superseded) GetWorkItem() string {
@@ -4970,7 +5080,7 @@ type ListSupersededRequest struct {
 
 func (x *ListSupersededRequest) Reset() {
 	*x = ListSupersededRequest{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[64]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4982,7 +5092,7 @@ func (x *ListSupersededRequest) String() string {
 func (*ListSupersededRequest) ProtoMessage() {}
 
 func (x *ListSupersededRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[64]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4995,7 +5105,7 @@ func (x *ListSupersededRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSupersededRequest.ProtoReflect.Descriptor instead.
 func (*ListSupersededRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{64}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListSupersededRequest) GetHost() string {
@@ -5032,7 +5142,7 @@ type ListSupersededResponse struct {
 
 func (x *ListSupersededResponse) Reset() {
 	*x = ListSupersededResponse{}
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[65]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5044,7 +5154,7 @@ func (x *ListSupersededResponse) String() string {
 func (*ListSupersededResponse) ProtoMessage() {}
 
 func (x *ListSupersededResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[65]
+	mi := &file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5057,7 +5167,7 @@ func (x *ListSupersededResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSupersededResponse.ProtoReflect.Descriptor instead.
 func (*ListSupersededResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{65}
+	return file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListSupersededResponse) GetSuperseded() []*Superseded {
@@ -5303,7 +5413,13 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\x14CloseSessionResponse\x12\x18\n" +
 	"\aalready\x18\x01 \x01(\bR\aalready\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x14\n" +
-	"\x05waits\x18\x03 \x01(\bR\x05waits\"D\n" +
+	"\x05waits\x18\x03 \x01(\bR\x05waits\"B\n" +
+	"\x11RemoveTreeRequest\x12\x1b\n" +
+	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\"F\n" +
+	"\x12RemoveTreeResponse\x12\x18\n" +
+	"\aremoved\x18\x01 \x01(\bR\aremoved\x12\x16\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\"D\n" +
 	"\x13AdoptSessionRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x10\n" +
 	"\x03who\x18\x02 \x01(\tR\x03who\"j\n" +
@@ -5471,7 +5587,7 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\x17ORPHAN_KIND_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ORPHAN_KIND_UNRECORDED\x10\x01\x12\x19\n" +
 	"\x15ORPHAN_KIND_ELSEWHERE\x10\x02\x12\x14\n" +
-	"\x10ORPHAN_KIND_GONE\x10\x032\xb5\x15\n" +
+	"\x10ORPHAN_KIND_GONE\x10\x032\x98\x16\n" +
 	"\x11DispatcherService\x12X\n" +
 	"\aDeliver\x12%.muxpost.dispatcher.v1.DeliverRequest\x1a&.muxpost.dispatcher.v1.DeliverResponse\x12i\n" +
 	"\vGetDelivery\x12).muxpost.dispatcher.v1.GetDeliveryRequest\x1a*.muxpost.dispatcher.v1.GetDeliveryResponse\"\x03\x90\x02\x01\x12r\n" +
@@ -5490,7 +5606,9 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\vStopSession\x12).muxpost.dispatcher.v1.StopSessionRequest\x1a*.muxpost.dispatcher.v1.StopSessionResponse\x12g\n" +
 	"\fCloseSession\x12*.muxpost.dispatcher.v1.CloseSessionRequest\x1a+.muxpost.dispatcher.v1.CloseSessionResponse\x12g\n" +
 	"\fAdoptSession\x12*.muxpost.dispatcher.v1.AdoptSessionRequest\x1a+.muxpost.dispatcher.v1.AdoptSessionResponse\x12i\n" +
-	"\vListOrphans\x12).muxpost.dispatcher.v1.ListOrphansRequest\x1a*.muxpost.dispatcher.v1.ListOrphansResponse\"\x03\x90\x02\x01\x12g\n" +
+	"\vListOrphans\x12).muxpost.dispatcher.v1.ListOrphansRequest\x1a*.muxpost.dispatcher.v1.ListOrphansResponse\"\x03\x90\x02\x01\x12a\n" +
+	"\n" +
+	"RemoveTree\x12(.muxpost.dispatcher.v1.RemoveTreeRequest\x1a).muxpost.dispatcher.v1.RemoveTreeResponse\x12g\n" +
 	"\fCancelEnding\x12*.muxpost.dispatcher.v1.CancelEndingRequest\x1a+.muxpost.dispatcher.v1.CancelEndingResponse\x12q\n" +
 	"\rWatchSessions\x12+.muxpost.dispatcher.v1.WatchSessionsRequest\x1a,.muxpost.dispatcher.v1.WatchSessionsResponse\"\x03\x90\x02\x010\x01\x12c\n" +
 	"\tListHosts\x12'.muxpost.dispatcher.v1.ListHostsRequest\x1a(.muxpost.dispatcher.v1.ListHostsResponse\"\x03\x90\x02\x01\x12X\n" +
@@ -5518,7 +5636,7 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_dispatcher_v1_dispatcher_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(EventKind)(0),                 // 0: muxpost.dispatcher.v1.EventKind
 	(Outcome)(0),                   // 1: muxpost.dispatcher.v1.Outcome
@@ -5569,91 +5687,93 @@ var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	(*StopSessionResponse)(nil),    // 46: muxpost.dispatcher.v1.StopSessionResponse
 	(*CloseSessionRequest)(nil),    // 47: muxpost.dispatcher.v1.CloseSessionRequest
 	(*CloseSessionResponse)(nil),   // 48: muxpost.dispatcher.v1.CloseSessionResponse
-	(*AdoptSessionRequest)(nil),    // 49: muxpost.dispatcher.v1.AdoptSessionRequest
-	(*AdoptSessionResponse)(nil),   // 50: muxpost.dispatcher.v1.AdoptSessionResponse
-	(*Orphan)(nil),                 // 51: muxpost.dispatcher.v1.Orphan
-	(*ListOrphansRequest)(nil),     // 52: muxpost.dispatcher.v1.ListOrphansRequest
-	(*ListOrphansResponse)(nil),    // 53: muxpost.dispatcher.v1.ListOrphansResponse
-	(*CancelEndingRequest)(nil),    // 54: muxpost.dispatcher.v1.CancelEndingRequest
-	(*CancelEndingResponse)(nil),   // 55: muxpost.dispatcher.v1.CancelEndingResponse
-	(*Host)(nil),                   // 56: muxpost.dispatcher.v1.Host
-	(*ListHostsRequest)(nil),       // 57: muxpost.dispatcher.v1.ListHostsRequest
-	(*ListHostsResponse)(nil),      // 58: muxpost.dispatcher.v1.ListHostsResponse
-	(*AddHostRequest)(nil),         // 59: muxpost.dispatcher.v1.AddHostRequest
-	(*AddHostResponse)(nil),        // 60: muxpost.dispatcher.v1.AddHostResponse
-	(*DrainHostRequest)(nil),       // 61: muxpost.dispatcher.v1.DrainHostRequest
-	(*DrainHostResponse)(nil),      // 62: muxpost.dispatcher.v1.DrainHostResponse
-	(*UndrainHostRequest)(nil),     // 63: muxpost.dispatcher.v1.UndrainHostRequest
-	(*UndrainHostResponse)(nil),    // 64: muxpost.dispatcher.v1.UndrainHostResponse
-	(*AcceptHostRequest)(nil),      // 65: muxpost.dispatcher.v1.AcceptHostRequest
-	(*AcceptHostResponse)(nil),     // 66: muxpost.dispatcher.v1.AcceptHostResponse
-	(*EvacuateHostRequest)(nil),    // 67: muxpost.dispatcher.v1.EvacuateHostRequest
-	(*EvacuateHostResponse)(nil),   // 68: muxpost.dispatcher.v1.EvacuateHostResponse
-	(*ForgetHostRequest)(nil),      // 69: muxpost.dispatcher.v1.ForgetHostRequest
-	(*ForgetHostResponse)(nil),     // 70: muxpost.dispatcher.v1.ForgetHostResponse
-	(*Superseded)(nil),             // 71: muxpost.dispatcher.v1.Superseded
-	(*ListSupersededRequest)(nil),  // 72: muxpost.dispatcher.v1.ListSupersededRequest
-	(*ListSupersededResponse)(nil), // 73: muxpost.dispatcher.v1.ListSupersededResponse
-	nil,                            // 74: muxpost.dispatcher.v1.Event.FieldsEntry
-	nil,                            // 75: muxpost.dispatcher.v1.Host.LabelsEntry
-	(*durationpb.Duration)(nil),    // 76: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 77: google.protobuf.Timestamp
+	(*RemoveTreeRequest)(nil),      // 49: muxpost.dispatcher.v1.RemoveTreeRequest
+	(*RemoveTreeResponse)(nil),     // 50: muxpost.dispatcher.v1.RemoveTreeResponse
+	(*AdoptSessionRequest)(nil),    // 51: muxpost.dispatcher.v1.AdoptSessionRequest
+	(*AdoptSessionResponse)(nil),   // 52: muxpost.dispatcher.v1.AdoptSessionResponse
+	(*Orphan)(nil),                 // 53: muxpost.dispatcher.v1.Orphan
+	(*ListOrphansRequest)(nil),     // 54: muxpost.dispatcher.v1.ListOrphansRequest
+	(*ListOrphansResponse)(nil),    // 55: muxpost.dispatcher.v1.ListOrphansResponse
+	(*CancelEndingRequest)(nil),    // 56: muxpost.dispatcher.v1.CancelEndingRequest
+	(*CancelEndingResponse)(nil),   // 57: muxpost.dispatcher.v1.CancelEndingResponse
+	(*Host)(nil),                   // 58: muxpost.dispatcher.v1.Host
+	(*ListHostsRequest)(nil),       // 59: muxpost.dispatcher.v1.ListHostsRequest
+	(*ListHostsResponse)(nil),      // 60: muxpost.dispatcher.v1.ListHostsResponse
+	(*AddHostRequest)(nil),         // 61: muxpost.dispatcher.v1.AddHostRequest
+	(*AddHostResponse)(nil),        // 62: muxpost.dispatcher.v1.AddHostResponse
+	(*DrainHostRequest)(nil),       // 63: muxpost.dispatcher.v1.DrainHostRequest
+	(*DrainHostResponse)(nil),      // 64: muxpost.dispatcher.v1.DrainHostResponse
+	(*UndrainHostRequest)(nil),     // 65: muxpost.dispatcher.v1.UndrainHostRequest
+	(*UndrainHostResponse)(nil),    // 66: muxpost.dispatcher.v1.UndrainHostResponse
+	(*AcceptHostRequest)(nil),      // 67: muxpost.dispatcher.v1.AcceptHostRequest
+	(*AcceptHostResponse)(nil),     // 68: muxpost.dispatcher.v1.AcceptHostResponse
+	(*EvacuateHostRequest)(nil),    // 69: muxpost.dispatcher.v1.EvacuateHostRequest
+	(*EvacuateHostResponse)(nil),   // 70: muxpost.dispatcher.v1.EvacuateHostResponse
+	(*ForgetHostRequest)(nil),      // 71: muxpost.dispatcher.v1.ForgetHostRequest
+	(*ForgetHostResponse)(nil),     // 72: muxpost.dispatcher.v1.ForgetHostResponse
+	(*Superseded)(nil),             // 73: muxpost.dispatcher.v1.Superseded
+	(*ListSupersededRequest)(nil),  // 74: muxpost.dispatcher.v1.ListSupersededRequest
+	(*ListSupersededResponse)(nil), // 75: muxpost.dispatcher.v1.ListSupersededResponse
+	nil,                            // 76: muxpost.dispatcher.v1.Event.FieldsEntry
+	nil,                            // 77: muxpost.dispatcher.v1.Host.LabelsEntry
+	(*durationpb.Duration)(nil),    // 78: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 79: google.protobuf.Timestamp
 }
 var file_muxpost_dispatcher_v1_dispatcher_proto_depIdxs = []int32{
 	0,  // 0: muxpost.dispatcher.v1.DeliverRequest.kind:type_name -> muxpost.dispatcher.v1.EventKind
 	10, // 1: muxpost.dispatcher.v1.DeliverResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
-	76, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
+	78, // 2: muxpost.dispatcher.v1.DeliverResponse.look_again:type_name -> google.protobuf.Duration
 	44, // 3: muxpost.dispatcher.v1.DeliverResponse.builds:type_name -> muxpost.dispatcher.v1.Build
 	0,  // 4: muxpost.dispatcher.v1.Delivery.kind:type_name -> muxpost.dispatcher.v1.EventKind
 	1,  // 5: muxpost.dispatcher.v1.Delivery.outcome:type_name -> muxpost.dispatcher.v1.Outcome
 	2,  // 6: muxpost.dispatcher.v1.Delivery.how:type_name -> muxpost.dispatcher.v1.How
-	77, // 7: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
-	77, // 8: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
+	79, // 7: muxpost.dispatcher.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
+	79, // 8: muxpost.dispatcher.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
 	10, // 9: muxpost.dispatcher.v1.GetDeliveryResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
 	1,  // 10: muxpost.dispatcher.v1.ListDeliveriesRequest.outcome:type_name -> muxpost.dispatcher.v1.Outcome
 	10, // 11: muxpost.dispatcher.v1.ListDeliveriesResponse.deliveries:type_name -> muxpost.dispatcher.v1.Delivery
 	3,  // 12: muxpost.dispatcher.v1.Session.state:type_name -> muxpost.dispatcher.v1.SessionState
-	77, // 13: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	77, // 14: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	79, // 13: muxpost.dispatcher.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	79, // 14: muxpost.dispatcher.v1.Session.update_time:type_name -> google.protobuf.Timestamp
 	4,  // 15: muxpost.dispatcher.v1.Session.flags:type_name -> muxpost.dispatcher.v1.SessionFlag
 	5,  // 16: muxpost.dispatcher.v1.Session.activity:type_name -> muxpost.dispatcher.v1.SessionActivity
 	16, // 17: muxpost.dispatcher.v1.Session.ending:type_name -> muxpost.dispatcher.v1.Ending
-	77, // 18: muxpost.dispatcher.v1.Session.activity_since:type_name -> google.protobuf.Timestamp
-	77, // 19: muxpost.dispatcher.v1.Session.activity_as_of:type_name -> google.protobuf.Timestamp
+	79, // 18: muxpost.dispatcher.v1.Session.activity_since:type_name -> google.protobuf.Timestamp
+	79, // 19: muxpost.dispatcher.v1.Session.activity_as_of:type_name -> google.protobuf.Timestamp
 	6,  // 20: muxpost.dispatcher.v1.Ending.verb:type_name -> muxpost.dispatcher.v1.EndingVerb
-	77, // 21: muxpost.dispatcher.v1.Ending.create_time:type_name -> google.protobuf.Timestamp
+	79, // 21: muxpost.dispatcher.v1.Ending.create_time:type_name -> google.protobuf.Timestamp
 	15, // 22: muxpost.dispatcher.v1.ListSessionsResponse.sessions:type_name -> muxpost.dispatcher.v1.Session
-	77, // 23: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
-	74, // 24: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
+	79, // 23: muxpost.dispatcher.v1.Event.time:type_name -> google.protobuf.Timestamp
+	76, // 24: muxpost.dispatcher.v1.Event.fields:type_name -> muxpost.dispatcher.v1.Event.FieldsEntry
 	19, // 25: muxpost.dispatcher.v1.ListEventsResponse.events:type_name -> muxpost.dispatcher.v1.Event
 	19, // 26: muxpost.dispatcher.v1.WatchEventsResponse.event:type_name -> muxpost.dispatcher.v1.Event
 	24, // 27: muxpost.dispatcher.v1.WatchEventsResponse.caught_up:type_name -> muxpost.dispatcher.v1.EventsCaughtUp
 	25, // 28: muxpost.dispatcher.v1.WatchEventsResponse.missed:type_name -> muxpost.dispatcher.v1.EventsMissed
-	77, // 29: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
+	79, // 29: muxpost.dispatcher.v1.Pause.create_time:type_name -> google.protobuf.Timestamp
 	26, // 30: muxpost.dispatcher.v1.PauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
 	26, // 31: muxpost.dispatcher.v1.UnpauseResponse.pause:type_name -> muxpost.dispatcher.v1.Pause
 	26, // 32: muxpost.dispatcher.v1.ListPausesResponse.pauses:type_name -> muxpost.dispatcher.v1.Pause
-	76, // 33: muxpost.dispatcher.v1.Park.within:type_name -> google.protobuf.Duration
-	77, // 34: muxpost.dispatcher.v1.Park.create_time:type_name -> google.protobuf.Timestamp
+	78, // 33: muxpost.dispatcher.v1.Park.within:type_name -> google.protobuf.Duration
+	79, // 34: muxpost.dispatcher.v1.Park.create_time:type_name -> google.protobuf.Timestamp
 	33, // 35: muxpost.dispatcher.v1.UnparkResponse.park:type_name -> muxpost.dispatcher.v1.Park
 	33, // 36: muxpost.dispatcher.v1.ListParksResponse.parks:type_name -> muxpost.dispatcher.v1.Park
 	10, // 37: muxpost.dispatcher.v1.ReopenResponse.delivery:type_name -> muxpost.dispatcher.v1.Delivery
 	44, // 38: muxpost.dispatcher.v1.InfoResponse.builds:type_name -> muxpost.dispatcher.v1.Build
-	76, // 39: muxpost.dispatcher.v1.StopSessionRequest.grace:type_name -> google.protobuf.Duration
-	76, // 40: muxpost.dispatcher.v1.CloseSessionRequest.grace:type_name -> google.protobuf.Duration
+	78, // 39: muxpost.dispatcher.v1.StopSessionRequest.grace:type_name -> google.protobuf.Duration
+	78, // 40: muxpost.dispatcher.v1.CloseSessionRequest.grace:type_name -> google.protobuf.Duration
 	15, // 41: muxpost.dispatcher.v1.AdoptSessionResponse.session:type_name -> muxpost.dispatcher.v1.Session
 	7,  // 42: muxpost.dispatcher.v1.Orphan.kind:type_name -> muxpost.dispatcher.v1.OrphanKind
 	3,  // 43: muxpost.dispatcher.v1.Orphan.state:type_name -> muxpost.dispatcher.v1.SessionState
 	4,  // 44: muxpost.dispatcher.v1.Orphan.flags:type_name -> muxpost.dispatcher.v1.SessionFlag
-	51, // 45: muxpost.dispatcher.v1.ListOrphansResponse.orphans:type_name -> muxpost.dispatcher.v1.Orphan
+	53, // 45: muxpost.dispatcher.v1.ListOrphansResponse.orphans:type_name -> muxpost.dispatcher.v1.Orphan
 	16, // 46: muxpost.dispatcher.v1.CancelEndingResponse.ending:type_name -> muxpost.dispatcher.v1.Ending
-	77, // 47: muxpost.dispatcher.v1.Host.since:type_name -> google.protobuf.Timestamp
-	77, // 48: muxpost.dispatcher.v1.Host.kept_away_until:type_name -> google.protobuf.Timestamp
-	75, // 49: muxpost.dispatcher.v1.Host.labels:type_name -> muxpost.dispatcher.v1.Host.LabelsEntry
+	79, // 47: muxpost.dispatcher.v1.Host.since:type_name -> google.protobuf.Timestamp
+	79, // 48: muxpost.dispatcher.v1.Host.kept_away_until:type_name -> google.protobuf.Timestamp
+	77, // 49: muxpost.dispatcher.v1.Host.labels:type_name -> muxpost.dispatcher.v1.Host.LabelsEntry
 	44, // 50: muxpost.dispatcher.v1.Host.build:type_name -> muxpost.dispatcher.v1.Build
-	56, // 51: muxpost.dispatcher.v1.ListHostsResponse.hosts:type_name -> muxpost.dispatcher.v1.Host
-	77, // 52: muxpost.dispatcher.v1.Superseded.create_time:type_name -> google.protobuf.Timestamp
-	71, // 53: muxpost.dispatcher.v1.ListSupersededResponse.superseded:type_name -> muxpost.dispatcher.v1.Superseded
+	58, // 51: muxpost.dispatcher.v1.ListHostsResponse.hosts:type_name -> muxpost.dispatcher.v1.Host
+	79, // 52: muxpost.dispatcher.v1.Superseded.create_time:type_name -> google.protobuf.Timestamp
+	73, // 53: muxpost.dispatcher.v1.ListSupersededResponse.superseded:type_name -> muxpost.dispatcher.v1.Superseded
 	8,  // 54: muxpost.dispatcher.v1.DispatcherService.Deliver:input_type -> muxpost.dispatcher.v1.DeliverRequest
 	11, // 55: muxpost.dispatcher.v1.DispatcherService.GetDelivery:input_type -> muxpost.dispatcher.v1.GetDeliveryRequest
 	13, // 56: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:input_type -> muxpost.dispatcher.v1.ListDeliveriesRequest
@@ -5668,48 +5788,50 @@ var file_muxpost_dispatcher_v1_dispatcher_proto_depIdxs = []int32{
 	38, // 65: muxpost.dispatcher.v1.DispatcherService.Reopen:input_type -> muxpost.dispatcher.v1.ReopenRequest
 	45, // 66: muxpost.dispatcher.v1.DispatcherService.StopSession:input_type -> muxpost.dispatcher.v1.StopSessionRequest
 	47, // 67: muxpost.dispatcher.v1.DispatcherService.CloseSession:input_type -> muxpost.dispatcher.v1.CloseSessionRequest
-	49, // 68: muxpost.dispatcher.v1.DispatcherService.AdoptSession:input_type -> muxpost.dispatcher.v1.AdoptSessionRequest
-	52, // 69: muxpost.dispatcher.v1.DispatcherService.ListOrphans:input_type -> muxpost.dispatcher.v1.ListOrphansRequest
-	54, // 70: muxpost.dispatcher.v1.DispatcherService.CancelEnding:input_type -> muxpost.dispatcher.v1.CancelEndingRequest
-	40, // 71: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
-	57, // 72: muxpost.dispatcher.v1.DispatcherService.ListHosts:input_type -> muxpost.dispatcher.v1.ListHostsRequest
-	59, // 73: muxpost.dispatcher.v1.DispatcherService.AddHost:input_type -> muxpost.dispatcher.v1.AddHostRequest
-	61, // 74: muxpost.dispatcher.v1.DispatcherService.DrainHost:input_type -> muxpost.dispatcher.v1.DrainHostRequest
-	63, // 75: muxpost.dispatcher.v1.DispatcherService.UndrainHost:input_type -> muxpost.dispatcher.v1.UndrainHostRequest
-	65, // 76: muxpost.dispatcher.v1.DispatcherService.AcceptHost:input_type -> muxpost.dispatcher.v1.AcceptHostRequest
-	67, // 77: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:input_type -> muxpost.dispatcher.v1.EvacuateHostRequest
-	69, // 78: muxpost.dispatcher.v1.DispatcherService.ForgetHost:input_type -> muxpost.dispatcher.v1.ForgetHostRequest
-	72, // 79: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:input_type -> muxpost.dispatcher.v1.ListSupersededRequest
-	42, // 80: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
-	9,  // 81: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
-	12, // 82: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
-	14, // 83: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
-	18, // 84: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
-	21, // 85: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
-	23, // 86: muxpost.dispatcher.v1.DispatcherService.WatchEvents:output_type -> muxpost.dispatcher.v1.WatchEventsResponse
-	28, // 87: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
-	30, // 88: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
-	32, // 89: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
-	35, // 90: muxpost.dispatcher.v1.DispatcherService.Unpark:output_type -> muxpost.dispatcher.v1.UnparkResponse
-	37, // 91: muxpost.dispatcher.v1.DispatcherService.ListParks:output_type -> muxpost.dispatcher.v1.ListParksResponse
-	39, // 92: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
-	46, // 93: muxpost.dispatcher.v1.DispatcherService.StopSession:output_type -> muxpost.dispatcher.v1.StopSessionResponse
-	48, // 94: muxpost.dispatcher.v1.DispatcherService.CloseSession:output_type -> muxpost.dispatcher.v1.CloseSessionResponse
-	50, // 95: muxpost.dispatcher.v1.DispatcherService.AdoptSession:output_type -> muxpost.dispatcher.v1.AdoptSessionResponse
-	53, // 96: muxpost.dispatcher.v1.DispatcherService.ListOrphans:output_type -> muxpost.dispatcher.v1.ListOrphansResponse
-	55, // 97: muxpost.dispatcher.v1.DispatcherService.CancelEnding:output_type -> muxpost.dispatcher.v1.CancelEndingResponse
-	41, // 98: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
-	58, // 99: muxpost.dispatcher.v1.DispatcherService.ListHosts:output_type -> muxpost.dispatcher.v1.ListHostsResponse
-	60, // 100: muxpost.dispatcher.v1.DispatcherService.AddHost:output_type -> muxpost.dispatcher.v1.AddHostResponse
-	62, // 101: muxpost.dispatcher.v1.DispatcherService.DrainHost:output_type -> muxpost.dispatcher.v1.DrainHostResponse
-	64, // 102: muxpost.dispatcher.v1.DispatcherService.UndrainHost:output_type -> muxpost.dispatcher.v1.UndrainHostResponse
-	66, // 103: muxpost.dispatcher.v1.DispatcherService.AcceptHost:output_type -> muxpost.dispatcher.v1.AcceptHostResponse
-	68, // 104: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:output_type -> muxpost.dispatcher.v1.EvacuateHostResponse
-	70, // 105: muxpost.dispatcher.v1.DispatcherService.ForgetHost:output_type -> muxpost.dispatcher.v1.ForgetHostResponse
-	73, // 106: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:output_type -> muxpost.dispatcher.v1.ListSupersededResponse
-	43, // 107: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
-	81, // [81:108] is the sub-list for method output_type
-	54, // [54:81] is the sub-list for method input_type
+	51, // 68: muxpost.dispatcher.v1.DispatcherService.AdoptSession:input_type -> muxpost.dispatcher.v1.AdoptSessionRequest
+	54, // 69: muxpost.dispatcher.v1.DispatcherService.ListOrphans:input_type -> muxpost.dispatcher.v1.ListOrphansRequest
+	49, // 70: muxpost.dispatcher.v1.DispatcherService.RemoveTree:input_type -> muxpost.dispatcher.v1.RemoveTreeRequest
+	56, // 71: muxpost.dispatcher.v1.DispatcherService.CancelEnding:input_type -> muxpost.dispatcher.v1.CancelEndingRequest
+	40, // 72: muxpost.dispatcher.v1.DispatcherService.WatchSessions:input_type -> muxpost.dispatcher.v1.WatchSessionsRequest
+	59, // 73: muxpost.dispatcher.v1.DispatcherService.ListHosts:input_type -> muxpost.dispatcher.v1.ListHostsRequest
+	61, // 74: muxpost.dispatcher.v1.DispatcherService.AddHost:input_type -> muxpost.dispatcher.v1.AddHostRequest
+	63, // 75: muxpost.dispatcher.v1.DispatcherService.DrainHost:input_type -> muxpost.dispatcher.v1.DrainHostRequest
+	65, // 76: muxpost.dispatcher.v1.DispatcherService.UndrainHost:input_type -> muxpost.dispatcher.v1.UndrainHostRequest
+	67, // 77: muxpost.dispatcher.v1.DispatcherService.AcceptHost:input_type -> muxpost.dispatcher.v1.AcceptHostRequest
+	69, // 78: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:input_type -> muxpost.dispatcher.v1.EvacuateHostRequest
+	71, // 79: muxpost.dispatcher.v1.DispatcherService.ForgetHost:input_type -> muxpost.dispatcher.v1.ForgetHostRequest
+	74, // 80: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:input_type -> muxpost.dispatcher.v1.ListSupersededRequest
+	42, // 81: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
+	9,  // 82: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
+	12, // 83: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
+	14, // 84: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
+	18, // 85: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
+	21, // 86: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
+	23, // 87: muxpost.dispatcher.v1.DispatcherService.WatchEvents:output_type -> muxpost.dispatcher.v1.WatchEventsResponse
+	28, // 88: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
+	30, // 89: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
+	32, // 90: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
+	35, // 91: muxpost.dispatcher.v1.DispatcherService.Unpark:output_type -> muxpost.dispatcher.v1.UnparkResponse
+	37, // 92: muxpost.dispatcher.v1.DispatcherService.ListParks:output_type -> muxpost.dispatcher.v1.ListParksResponse
+	39, // 93: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
+	46, // 94: muxpost.dispatcher.v1.DispatcherService.StopSession:output_type -> muxpost.dispatcher.v1.StopSessionResponse
+	48, // 95: muxpost.dispatcher.v1.DispatcherService.CloseSession:output_type -> muxpost.dispatcher.v1.CloseSessionResponse
+	52, // 96: muxpost.dispatcher.v1.DispatcherService.AdoptSession:output_type -> muxpost.dispatcher.v1.AdoptSessionResponse
+	55, // 97: muxpost.dispatcher.v1.DispatcherService.ListOrphans:output_type -> muxpost.dispatcher.v1.ListOrphansResponse
+	50, // 98: muxpost.dispatcher.v1.DispatcherService.RemoveTree:output_type -> muxpost.dispatcher.v1.RemoveTreeResponse
+	57, // 99: muxpost.dispatcher.v1.DispatcherService.CancelEnding:output_type -> muxpost.dispatcher.v1.CancelEndingResponse
+	41, // 100: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
+	60, // 101: muxpost.dispatcher.v1.DispatcherService.ListHosts:output_type -> muxpost.dispatcher.v1.ListHostsResponse
+	62, // 102: muxpost.dispatcher.v1.DispatcherService.AddHost:output_type -> muxpost.dispatcher.v1.AddHostResponse
+	64, // 103: muxpost.dispatcher.v1.DispatcherService.DrainHost:output_type -> muxpost.dispatcher.v1.DrainHostResponse
+	66, // 104: muxpost.dispatcher.v1.DispatcherService.UndrainHost:output_type -> muxpost.dispatcher.v1.UndrainHostResponse
+	68, // 105: muxpost.dispatcher.v1.DispatcherService.AcceptHost:output_type -> muxpost.dispatcher.v1.AcceptHostResponse
+	70, // 106: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:output_type -> muxpost.dispatcher.v1.EvacuateHostResponse
+	72, // 107: muxpost.dispatcher.v1.DispatcherService.ForgetHost:output_type -> muxpost.dispatcher.v1.ForgetHostResponse
+	75, // 108: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:output_type -> muxpost.dispatcher.v1.ListSupersededResponse
+	43, // 109: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
+	82, // [82:110] is the sub-list for method output_type
+	54, // [54:82] is the sub-list for method input_type
 	54, // [54:54] is the sub-list for extension type_name
 	54, // [54:54] is the sub-list for extension extendee
 	0,  // [0:54] is the sub-list for field type_name
@@ -5731,7 +5853,7 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc), len(file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   68,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

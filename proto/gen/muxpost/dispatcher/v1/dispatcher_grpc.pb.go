@@ -37,6 +37,7 @@ const (
 	DispatcherService_CloseSession_FullMethodName   = "/muxpost.dispatcher.v1.DispatcherService/CloseSession"
 	DispatcherService_AdoptSession_FullMethodName   = "/muxpost.dispatcher.v1.DispatcherService/AdoptSession"
 	DispatcherService_ListOrphans_FullMethodName    = "/muxpost.dispatcher.v1.DispatcherService/ListOrphans"
+	DispatcherService_RemoveTree_FullMethodName     = "/muxpost.dispatcher.v1.DispatcherService/RemoveTree"
 	DispatcherService_CancelEnding_FullMethodName   = "/muxpost.dispatcher.v1.DispatcherService/CancelEnding"
 	DispatcherService_WatchSessions_FullMethodName  = "/muxpost.dispatcher.v1.DispatcherService/WatchSessions"
 	DispatcherService_ListHosts_FullMethodName      = "/muxpost.dispatcher.v1.DispatcherService/ListHosts"
@@ -97,6 +98,9 @@ type DispatcherServiceClient interface {
 	AdoptSession(ctx context.Context, in *AdoptSessionRequest, opts ...grpc.CallOption) (*AdoptSessionResponse, error)
 	// ListOrphans returns living sessions of ours without a record, and records without a session.
 	ListOrphans(ctx context.Context, in *ListOrphansRequest, opts ...grpc.CallOption) (*ListOrphansResponse, error)
+	// RemoveTree removes the working tree of a work item on the host of its session, if its agent has ended and nothing would be lost. What is
+	// there, or may be, stays, and the answer says why.
+	RemoveTree(ctx context.Context, in *RemoveTreeRequest, opts ...grpc.CallOption) (*RemoveTreeResponse, error)
 	// CancelEnding takes back the order to stop or to close that waits for its host. Where none does it does nothing.
 	CancelEnding(ctx context.Context, in *CancelEndingRequest, opts ...grpc.CallOption) (*CancelEndingResponse, error)
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
@@ -300,6 +304,16 @@ func (c *dispatcherServiceClient) ListOrphans(ctx context.Context, in *ListOrpha
 	return out, nil
 }
 
+func (c *dispatcherServiceClient) RemoveTree(ctx context.Context, in *RemoveTreeRequest, opts ...grpc.CallOption) (*RemoveTreeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveTreeResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_RemoveTree_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *dispatcherServiceClient) CancelEnding(ctx context.Context, in *CancelEndingRequest, opts ...grpc.CallOption) (*CancelEndingResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelEndingResponse)
@@ -466,6 +480,9 @@ type DispatcherServiceServer interface {
 	AdoptSession(context.Context, *AdoptSessionRequest) (*AdoptSessionResponse, error)
 	// ListOrphans returns living sessions of ours without a record, and records without a session.
 	ListOrphans(context.Context, *ListOrphansRequest) (*ListOrphansResponse, error)
+	// RemoveTree removes the working tree of a work item on the host of its session, if its agent has ended and nothing would be lost. What is
+	// there, or may be, stays, and the answer says why.
+	RemoveTree(context.Context, *RemoveTreeRequest) (*RemoveTreeResponse, error)
 	// CancelEnding takes back the order to stop or to close that waits for its host. Where none does it does nothing.
 	CancelEnding(context.Context, *CancelEndingRequest) (*CancelEndingResponse, error)
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
@@ -547,6 +564,9 @@ func (UnimplementedDispatcherServiceServer) AdoptSession(context.Context, *Adopt
 }
 func (UnimplementedDispatcherServiceServer) ListOrphans(context.Context, *ListOrphansRequest) (*ListOrphansResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListOrphans not implemented")
+}
+func (UnimplementedDispatcherServiceServer) RemoveTree(context.Context, *RemoveTreeRequest) (*RemoveTreeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveTree not implemented")
 }
 func (UnimplementedDispatcherServiceServer) CancelEnding(context.Context, *CancelEndingRequest) (*CancelEndingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelEnding not implemented")
@@ -883,6 +903,24 @@ func _DispatcherService_ListOrphans_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DispatcherService_RemoveTree_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveTreeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).RemoveTree(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_RemoveTree_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).RemoveTree(ctx, req.(*RemoveTreeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _DispatcherService_CancelEnding_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CancelEndingRequest)
 	if err := dec(in); err != nil {
@@ -1140,6 +1178,10 @@ var DispatcherService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListOrphans",
 			Handler:    _DispatcherService_ListOrphans_Handler,
+		},
+		{
+			MethodName: "RemoveTree",
+			Handler:    _DispatcherService_RemoveTree_Handler,
 		},
 		{
 			MethodName: "CancelEnding",

@@ -2288,6 +2288,8 @@ type Source struct {
 	NoticeError string `protobuf:"bytes,12,opt,name=notice_error,json=noticeError,proto3" json:"notice_error,omitempty"`
 	// Since when writes to it have failed; unset when they do not.
 	NoticeErrorTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=notice_error_time,json=noticeErrorTime,proto3" json:"notice_error_time,omitempty"`
+	// Its webhooks; unset when it takes none.
+	Webhook *WebhookState `protobuf:"bytes,20,opt,name=webhook,proto3" json:"webhook,omitempty"`
 	// When it is looked at next; unset when nobody has looked yet.
 	NextLookTime *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=next_look_time,json=nextLookTime,proto3" json:"next_look_time,omitempty"`
 	// As whom it is read: none, token, or app with its id and, where the configuration names it, its installation. No secret.
@@ -2425,6 +2427,13 @@ func (x *Source) GetNoticeErrorTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Source) GetWebhook() *WebhookState {
+	if x != nil {
+		return x.Webhook
+	}
+	return nil
+}
+
 func (x *Source) GetNextLookTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.NextLookTime
@@ -2467,6 +2476,170 @@ func (x *Source) GetRepositoryStates() []*SourceRepository {
 	return nil
 }
 
+// WebhookState is how a source's webhooks stand.
+type WebhookState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the latest was written down; unset when none ever was.
+	LastReceivedTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=last_received_time,json=lastReceivedTime,proto3" json:"last_received_time,omitempty"`
+	// How many wait to be handled.
+	Waiting int32 `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Since when the first of them does; unset when none waits.
+	WaitingSince *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
+	// Those that could not be handled: a look finds what they would have told, and one that is redelivered is handled again.
+	Failed int32 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
+	// Why the latest of those failed, for a person; empty when none did.
+	LastError string `protobuf:"bytes,5,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	// The latest events that a look found and that no webhook had told; unset when there were none.
+	LastGap       *WebhookGap `protobuf:"bytes,6,opt,name=last_gap,json=lastGap,proto3" json:"last_gap,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WebhookState) Reset() {
+	*x = WebhookState{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WebhookState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WebhookState) ProtoMessage() {}
+
+func (x *WebhookState) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WebhookState.ProtoReflect.Descriptor instead.
+func (*WebhookState) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *WebhookState) GetLastReceivedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastReceivedTime
+	}
+	return nil
+}
+
+func (x *WebhookState) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *WebhookState) GetWaitingSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WaitingSince
+	}
+	return nil
+}
+
+func (x *WebhookState) GetFailed() int32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *WebhookState) GetLastError() string {
+	if x != nil {
+		return x.LastError
+	}
+	return ""
+}
+
+func (x *WebhookState) GetLastGap() *WebhookGap {
+	if x != nil {
+		return x.LastGap
+	}
+	return nil
+}
+
+// WebhookGap is a number of events that no webhook told.
+type WebhookGap struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was noticed.
+	FindTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=find_time,json=findTime,proto3" json:"find_time,omitempty"`
+	// How many events it has.
+	Events int32 `protobuf:"varint,2,opt,name=events,proto3" json:"events,omitempty"`
+	// When the first of them happened, on the source's clock.
+	FromTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
+	// When the last of them happened, on the source's clock.
+	ToTime        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WebhookGap) Reset() {
+	*x = WebhookGap{}
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WebhookGap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WebhookGap) ProtoMessage() {}
+
+func (x *WebhookGap) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WebhookGap.ProtoReflect.Descriptor instead.
+func (*WebhookGap) Descriptor() ([]byte, []int) {
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *WebhookGap) GetFindTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FindTime
+	}
+	return nil
+}
+
+func (x *WebhookGap) GetEvents() int32 {
+	if x != nil {
+		return x.Events
+	}
+	return 0
+}
+
+func (x *WebhookGap) GetFromTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FromTime
+	}
+	return nil
+}
+
+func (x *WebhookGap) GetToTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ToTime
+	}
+	return nil
+}
+
 // RequestCount counts requests.
 type RequestCount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2482,7 +2655,7 @@ type RequestCount struct {
 
 func (x *RequestCount) Reset() {
 	*x = RequestCount{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[32]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2494,7 +2667,7 @@ func (x *RequestCount) String() string {
 func (*RequestCount) ProtoMessage() {}
 
 func (x *RequestCount) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[32]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2507,7 +2680,7 @@ func (x *RequestCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestCount.ProtoReflect.Descriptor instead.
 func (*RequestCount) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{32}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RequestCount) GetTotal() int64 {
@@ -2550,7 +2723,7 @@ type RateLimit struct {
 
 func (x *RateLimit) Reset() {
 	*x = RateLimit{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[33]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2562,7 +2735,7 @@ func (x *RateLimit) String() string {
 func (*RateLimit) ProtoMessage() {}
 
 func (x *RateLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[33]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2575,7 +2748,7 @@ func (x *RateLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RateLimit.ProtoReflect.Descriptor instead.
 func (*RateLimit) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{33}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RateLimit) GetCredential() string {
@@ -2638,7 +2811,7 @@ type SourceRepository struct {
 
 func (x *SourceRepository) Reset() {
 	*x = SourceRepository{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2650,7 +2823,7 @@ func (x *SourceRepository) String() string {
 func (*SourceRepository) ProtoMessage() {}
 
 func (x *SourceRepository) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[34]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2663,7 +2836,7 @@ func (x *SourceRepository) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceRepository.ProtoReflect.Descriptor instead.
 func (*SourceRepository) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{34}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SourceRepository) GetRepository() string {
@@ -2737,7 +2910,7 @@ type UnreadKind struct {
 
 func (x *UnreadKind) Reset() {
 	*x = UnreadKind{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[35]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2749,7 +2922,7 @@ func (x *UnreadKind) String() string {
 func (*UnreadKind) ProtoMessage() {}
 
 func (x *UnreadKind) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[35]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2762,7 +2935,7 @@ func (x *UnreadKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreadKind.ProtoReflect.Descriptor instead.
 func (*UnreadKind) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{35}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *UnreadKind) GetKind() string {
@@ -2811,7 +2984,7 @@ type PollEvent struct {
 
 func (x *PollEvent) Reset() {
 	*x = PollEvent{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[36]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2823,7 +2996,7 @@ func (x *PollEvent) String() string {
 func (*PollEvent) ProtoMessage() {}
 
 func (x *PollEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[36]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2836,7 +3009,7 @@ func (x *PollEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollEvent.ProtoReflect.Descriptor instead.
 func (*PollEvent) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{36}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PollEvent) GetSequence() int64 {
@@ -2918,7 +3091,7 @@ type ListPollEventsRequest struct {
 
 func (x *ListPollEventsRequest) Reset() {
 	*x = ListPollEventsRequest{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[37]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3103,7 @@ func (x *ListPollEventsRequest) String() string {
 func (*ListPollEventsRequest) ProtoMessage() {}
 
 func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[37]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3116,7 @@ func (x *ListPollEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPollEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListPollEventsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{37}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListPollEventsRequest) GetAfterSequence() int64 {
@@ -3007,7 +3180,7 @@ type ListPollEventsResponse struct {
 
 func (x *ListPollEventsResponse) Reset() {
 	*x = ListPollEventsResponse{}
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[38]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +3192,7 @@ func (x *ListPollEventsResponse) String() string {
 func (*ListPollEventsResponse) ProtoMessage() {}
 
 func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[38]
+	mi := &file_muxpost_poller_v1_poller_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3032,7 +3205,7 @@ func (x *ListPollEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPollEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListPollEventsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{38}
+	return file_muxpost_poller_v1_poller_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListPollEventsResponse) GetEvents() []*PollEvent {
@@ -3209,7 +3382,7 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\"\x14\n" +
 	"\x12ListSourcesRequest\"J\n" +
 	"\x13ListSourcesResponse\x123\n" +
-	"\asources\x18\x01 \x03(\v2\x19.muxpost.poller.v1.SourceR\asources\"\xc3\a\n" +
+	"\asources\x18\x01 \x03(\v2\x19.muxpost.poller.v1.SourceR\asources\"\xfe\a\n" +
 	"\x06Source\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\"\n" +
@@ -3227,7 +3400,8 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"knownItems\x12\x18\n" +
 	"\anotices\x18\v \x01(\bR\anotices\x12!\n" +
 	"\fnotice_error\x18\f \x01(\tR\vnoticeError\x12F\n" +
-	"\x11notice_error_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x0fnoticeErrorTime\x12@\n" +
+	"\x11notice_error_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x0fnoticeErrorTime\x129\n" +
+	"\awebhook\x18\x14 \x01(\v2\x1f.muxpost.poller.v1.WebhookStateR\awebhook\x12@\n" +
 	"\x0enext_look_time\x18\x1e \x01(\v2\x1a.google.protobuf.TimestampR\fnextLookTime\x12\x1e\n" +
 	"\n" +
 	"credential\x18\x1f \x01(\tR\n" +
@@ -3237,7 +3411,21 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"rateLimits\x128\n" +
 	"\n" +
 	"clock_skew\x18\" \x01(\v2\x19.google.protobuf.DurationR\tclockSkew\x12P\n" +
-	"\x11repository_states\x18# \x03(\v2#.muxpost.poller.v1.SourceRepositoryR\x10repositoryStates\"Z\n" +
+	"\x11repository_states\x18# \x03(\v2#.muxpost.poller.v1.SourceRepositoryR\x10repositoryStates\"\xa4\x02\n" +
+	"\fWebhookState\x12H\n" +
+	"\x12last_received_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x10lastReceivedTime\x12\x18\n" +
+	"\awaiting\x18\x02 \x01(\x05R\awaiting\x12?\n" +
+	"\rwaiting_since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\fwaitingSince\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\x05R\x06failed\x12\x1d\n" +
+	"\n" +
+	"last_error\x18\x05 \x01(\tR\tlastError\x128\n" +
+	"\blast_gap\x18\x06 \x01(\v2\x1d.muxpost.poller.v1.WebhookGapR\alastGap\"\xcb\x01\n" +
+	"\n" +
+	"WebhookGap\x127\n" +
+	"\tfind_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bfindTime\x12\x16\n" +
+	"\x06events\x18\x02 \x01(\x05R\x06events\x127\n" +
+	"\tfrom_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\bfromTime\x123\n" +
+	"\ato_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06toTime\"Z\n" +
 	"\fRequestCount\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x03R\x05total\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\x03R\tunchanged\x12\x16\n" +
@@ -3331,7 +3519,7 @@ func file_muxpost_poller_v1_poller_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_poller_v1_poller_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_muxpost_poller_v1_poller_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_muxpost_poller_v1_poller_proto_goTypes = []any{
 	(LedgerState)(0),                     // 0: muxpost.poller.v1.LedgerState
 	(*PollNowRequest)(nil),               // 1: muxpost.poller.v1.PollNowRequest
@@ -3366,101 +3554,110 @@ var file_muxpost_poller_v1_poller_proto_goTypes = []any{
 	(*ListSourcesRequest)(nil),           // 30: muxpost.poller.v1.ListSourcesRequest
 	(*ListSourcesResponse)(nil),          // 31: muxpost.poller.v1.ListSourcesResponse
 	(*Source)(nil),                       // 32: muxpost.poller.v1.Source
-	(*RequestCount)(nil),                 // 33: muxpost.poller.v1.RequestCount
-	(*RateLimit)(nil),                    // 34: muxpost.poller.v1.RateLimit
-	(*SourceRepository)(nil),             // 35: muxpost.poller.v1.SourceRepository
-	(*UnreadKind)(nil),                   // 36: muxpost.poller.v1.UnreadKind
-	(*PollEvent)(nil),                    // 37: muxpost.poller.v1.PollEvent
-	(*ListPollEventsRequest)(nil),        // 38: muxpost.poller.v1.ListPollEventsRequest
-	(*ListPollEventsResponse)(nil),       // 39: muxpost.poller.v1.ListPollEventsResponse
-	nil,                                  // 40: muxpost.poller.v1.PollEvent.FieldsEntry
-	(*durationpb.Duration)(nil),          // 41: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 42: google.protobuf.Timestamp
+	(*WebhookState)(nil),                 // 33: muxpost.poller.v1.WebhookState
+	(*WebhookGap)(nil),                   // 34: muxpost.poller.v1.WebhookGap
+	(*RequestCount)(nil),                 // 35: muxpost.poller.v1.RequestCount
+	(*RateLimit)(nil),                    // 36: muxpost.poller.v1.RateLimit
+	(*SourceRepository)(nil),             // 37: muxpost.poller.v1.SourceRepository
+	(*UnreadKind)(nil),                   // 38: muxpost.poller.v1.UnreadKind
+	(*PollEvent)(nil),                    // 39: muxpost.poller.v1.PollEvent
+	(*ListPollEventsRequest)(nil),        // 40: muxpost.poller.v1.ListPollEventsRequest
+	(*ListPollEventsResponse)(nil),       // 41: muxpost.poller.v1.ListPollEventsResponse
+	nil,                                  // 42: muxpost.poller.v1.PollEvent.FieldsEntry
+	(*durationpb.Duration)(nil),          // 43: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 44: google.protobuf.Timestamp
 }
 var file_muxpost_poller_v1_poller_proto_depIdxs = []int32{
 	3,  // 0: muxpost.poller.v1.PollNowResponse.sources:type_name -> muxpost.poller.v1.SourcePoll
-	41, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
+	43, // 1: muxpost.poller.v1.SourcePoll.took:type_name -> google.protobuf.Duration
 	22, // 2: muxpost.poller.v1.SubmitResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	22, // 3: muxpost.poller.v1.RetryResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	22, // 4: muxpost.poller.v1.SettleResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	22, // 5: muxpost.poller.v1.CancelResponse.entry:type_name -> muxpost.poller.v1.LedgerEntry
 	14, // 6: muxpost.poller.v1.AcknowledgeResponse.acknowledgement:type_name -> muxpost.poller.v1.Acknowledgement
-	42, // 7: muxpost.poller.v1.Acknowledgement.create_time:type_name -> google.protobuf.Timestamp
+	44, // 7: muxpost.poller.v1.Acknowledgement.create_time:type_name -> google.protobuf.Timestamp
 	14, // 8: muxpost.poller.v1.ListAcknowledgementsResponse.acknowledgements:type_name -> muxpost.poller.v1.Acknowledgement
 	19, // 9: muxpost.poller.v1.LinkPullResponse.link:type_name -> muxpost.poller.v1.PullLink
-	42, // 10: muxpost.poller.v1.PullLink.create_time:type_name -> google.protobuf.Timestamp
+	44, // 10: muxpost.poller.v1.PullLink.create_time:type_name -> google.protobuf.Timestamp
 	19, // 11: muxpost.poller.v1.ListLinksResponse.links:type_name -> muxpost.poller.v1.PullLink
 	0,  // 12: muxpost.poller.v1.LedgerEntry.state:type_name -> muxpost.poller.v1.LedgerState
-	42, // 13: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
-	42, // 14: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
-	42, // 15: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
-	42, // 16: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
-	42, // 17: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
-	42, // 18: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
+	44, // 13: muxpost.poller.v1.LedgerEntry.next_look:type_name -> google.protobuf.Timestamp
+	44, // 14: muxpost.poller.v1.LedgerEntry.upstream_time:type_name -> google.protobuf.Timestamp
+	44, // 15: muxpost.poller.v1.LedgerEntry.create_time:type_name -> google.protobuf.Timestamp
+	44, // 16: muxpost.poller.v1.LedgerEntry.update_time:type_name -> google.protobuf.Timestamp
+	44, // 17: muxpost.poller.v1.LedgerEntry.held_since:type_name -> google.protobuf.Timestamp
+	44, // 18: muxpost.poller.v1.LedgerEntry.delete_time:type_name -> google.protobuf.Timestamp
 	23, // 19: muxpost.poller.v1.LedgerEntry.waits_behind:type_name -> muxpost.poller.v1.Ahead
 	0,  // 20: muxpost.poller.v1.Ahead.state:type_name -> muxpost.poller.v1.LedgerState
 	0,  // 21: muxpost.poller.v1.ListLedgerRequest.state:type_name -> muxpost.poller.v1.LedgerState
-	42, // 22: muxpost.poller.v1.ListLedgerRequest.since:type_name -> google.protobuf.Timestamp
+	44, // 22: muxpost.poller.v1.ListLedgerRequest.since:type_name -> google.protobuf.Timestamp
 	22, // 23: muxpost.poller.v1.ListLedgerResponse.entries:type_name -> muxpost.poller.v1.LedgerEntry
-	42, // 24: muxpost.poller.v1.CountLedgerRequest.since:type_name -> google.protobuf.Timestamp
+	44, // 24: muxpost.poller.v1.CountLedgerRequest.since:type_name -> google.protobuf.Timestamp
 	29, // 25: muxpost.poller.v1.CountLedgerResponse.counts:type_name -> muxpost.poller.v1.StateCount
 	28, // 26: muxpost.poller.v1.CountLedgerResponse.reasons:type_name -> muxpost.poller.v1.ReasonCount
 	0,  // 27: muxpost.poller.v1.ReasonCount.state:type_name -> muxpost.poller.v1.LedgerState
 	0,  // 28: muxpost.poller.v1.StateCount.state:type_name -> muxpost.poller.v1.LedgerState
 	32, // 29: muxpost.poller.v1.ListSourcesResponse.sources:type_name -> muxpost.poller.v1.Source
-	41, // 30: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
-	42, // 31: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
-	42, // 32: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
-	42, // 33: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
-	42, // 34: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
-	42, // 35: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
-	42, // 36: muxpost.poller.v1.Source.next_look_time:type_name -> google.protobuf.Timestamp
-	33, // 37: muxpost.poller.v1.Source.requests:type_name -> muxpost.poller.v1.RequestCount
-	34, // 38: muxpost.poller.v1.Source.rate_limits:type_name -> muxpost.poller.v1.RateLimit
-	41, // 39: muxpost.poller.v1.Source.clock_skew:type_name -> google.protobuf.Duration
-	35, // 40: muxpost.poller.v1.Source.repository_states:type_name -> muxpost.poller.v1.SourceRepository
-	42, // 41: muxpost.poller.v1.RateLimit.reset_time:type_name -> google.protobuf.Timestamp
-	42, // 42: muxpost.poller.v1.SourceRepository.last_success_time:type_name -> google.protobuf.Timestamp
-	42, // 43: muxpost.poller.v1.SourceRepository.last_error_time:type_name -> google.protobuf.Timestamp
-	42, // 44: muxpost.poller.v1.SourceRepository.next_look_time:type_name -> google.protobuf.Timestamp
-	42, // 45: muxpost.poller.v1.SourceRepository.last_full_time:type_name -> google.protobuf.Timestamp
-	33, // 46: muxpost.poller.v1.SourceRepository.requests:type_name -> muxpost.poller.v1.RequestCount
-	36, // 47: muxpost.poller.v1.SourceRepository.unread_kinds:type_name -> muxpost.poller.v1.UnreadKind
-	42, // 48: muxpost.poller.v1.UnreadKind.since:type_name -> google.protobuf.Timestamp
-	42, // 49: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
-	40, // 50: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
-	37, // 51: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
-	1,  // 52: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
-	4,  // 53: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
-	6,  // 54: muxpost.poller.v1.PollerService.Retry:input_type -> muxpost.poller.v1.RetryRequest
-	8,  // 55: muxpost.poller.v1.PollerService.Settle:input_type -> muxpost.poller.v1.SettleRequest
-	10, // 56: muxpost.poller.v1.PollerService.Cancel:input_type -> muxpost.poller.v1.CancelRequest
-	12, // 57: muxpost.poller.v1.PollerService.Acknowledge:input_type -> muxpost.poller.v1.AcknowledgeRequest
-	15, // 58: muxpost.poller.v1.PollerService.ListAcknowledgements:input_type -> muxpost.poller.v1.ListAcknowledgementsRequest
-	17, // 59: muxpost.poller.v1.PollerService.LinkPull:input_type -> muxpost.poller.v1.LinkPullRequest
-	20, // 60: muxpost.poller.v1.PollerService.ListLinks:input_type -> muxpost.poller.v1.ListLinksRequest
-	24, // 61: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
-	26, // 62: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
-	30, // 63: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
-	38, // 64: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
-	2,  // 65: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
-	5,  // 66: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
-	7,  // 67: muxpost.poller.v1.PollerService.Retry:output_type -> muxpost.poller.v1.RetryResponse
-	9,  // 68: muxpost.poller.v1.PollerService.Settle:output_type -> muxpost.poller.v1.SettleResponse
-	11, // 69: muxpost.poller.v1.PollerService.Cancel:output_type -> muxpost.poller.v1.CancelResponse
-	13, // 70: muxpost.poller.v1.PollerService.Acknowledge:output_type -> muxpost.poller.v1.AcknowledgeResponse
-	16, // 71: muxpost.poller.v1.PollerService.ListAcknowledgements:output_type -> muxpost.poller.v1.ListAcknowledgementsResponse
-	18, // 72: muxpost.poller.v1.PollerService.LinkPull:output_type -> muxpost.poller.v1.LinkPullResponse
-	21, // 73: muxpost.poller.v1.PollerService.ListLinks:output_type -> muxpost.poller.v1.ListLinksResponse
-	25, // 74: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
-	27, // 75: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
-	31, // 76: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
-	39, // 77: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
-	65, // [65:78] is the sub-list for method output_type
-	52, // [52:65] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	43, // 30: muxpost.poller.v1.Source.interval:type_name -> google.protobuf.Duration
+	44, // 31: muxpost.poller.v1.Source.last_look_time:type_name -> google.protobuf.Timestamp
+	44, // 32: muxpost.poller.v1.Source.last_success_time:type_name -> google.protobuf.Timestamp
+	44, // 33: muxpost.poller.v1.Source.last_error_time:type_name -> google.protobuf.Timestamp
+	44, // 34: muxpost.poller.v1.Source.not_before:type_name -> google.protobuf.Timestamp
+	44, // 35: muxpost.poller.v1.Source.notice_error_time:type_name -> google.protobuf.Timestamp
+	33, // 36: muxpost.poller.v1.Source.webhook:type_name -> muxpost.poller.v1.WebhookState
+	44, // 37: muxpost.poller.v1.Source.next_look_time:type_name -> google.protobuf.Timestamp
+	35, // 38: muxpost.poller.v1.Source.requests:type_name -> muxpost.poller.v1.RequestCount
+	36, // 39: muxpost.poller.v1.Source.rate_limits:type_name -> muxpost.poller.v1.RateLimit
+	43, // 40: muxpost.poller.v1.Source.clock_skew:type_name -> google.protobuf.Duration
+	37, // 41: muxpost.poller.v1.Source.repository_states:type_name -> muxpost.poller.v1.SourceRepository
+	44, // 42: muxpost.poller.v1.WebhookState.last_received_time:type_name -> google.protobuf.Timestamp
+	44, // 43: muxpost.poller.v1.WebhookState.waiting_since:type_name -> google.protobuf.Timestamp
+	34, // 44: muxpost.poller.v1.WebhookState.last_gap:type_name -> muxpost.poller.v1.WebhookGap
+	44, // 45: muxpost.poller.v1.WebhookGap.find_time:type_name -> google.protobuf.Timestamp
+	44, // 46: muxpost.poller.v1.WebhookGap.from_time:type_name -> google.protobuf.Timestamp
+	44, // 47: muxpost.poller.v1.WebhookGap.to_time:type_name -> google.protobuf.Timestamp
+	44, // 48: muxpost.poller.v1.RateLimit.reset_time:type_name -> google.protobuf.Timestamp
+	44, // 49: muxpost.poller.v1.SourceRepository.last_success_time:type_name -> google.protobuf.Timestamp
+	44, // 50: muxpost.poller.v1.SourceRepository.last_error_time:type_name -> google.protobuf.Timestamp
+	44, // 51: muxpost.poller.v1.SourceRepository.next_look_time:type_name -> google.protobuf.Timestamp
+	44, // 52: muxpost.poller.v1.SourceRepository.last_full_time:type_name -> google.protobuf.Timestamp
+	35, // 53: muxpost.poller.v1.SourceRepository.requests:type_name -> muxpost.poller.v1.RequestCount
+	38, // 54: muxpost.poller.v1.SourceRepository.unread_kinds:type_name -> muxpost.poller.v1.UnreadKind
+	44, // 55: muxpost.poller.v1.UnreadKind.since:type_name -> google.protobuf.Timestamp
+	44, // 56: muxpost.poller.v1.PollEvent.time:type_name -> google.protobuf.Timestamp
+	42, // 57: muxpost.poller.v1.PollEvent.fields:type_name -> muxpost.poller.v1.PollEvent.FieldsEntry
+	39, // 58: muxpost.poller.v1.ListPollEventsResponse.events:type_name -> muxpost.poller.v1.PollEvent
+	1,  // 59: muxpost.poller.v1.PollerService.PollNow:input_type -> muxpost.poller.v1.PollNowRequest
+	4,  // 60: muxpost.poller.v1.PollerService.Submit:input_type -> muxpost.poller.v1.SubmitRequest
+	6,  // 61: muxpost.poller.v1.PollerService.Retry:input_type -> muxpost.poller.v1.RetryRequest
+	8,  // 62: muxpost.poller.v1.PollerService.Settle:input_type -> muxpost.poller.v1.SettleRequest
+	10, // 63: muxpost.poller.v1.PollerService.Cancel:input_type -> muxpost.poller.v1.CancelRequest
+	12, // 64: muxpost.poller.v1.PollerService.Acknowledge:input_type -> muxpost.poller.v1.AcknowledgeRequest
+	15, // 65: muxpost.poller.v1.PollerService.ListAcknowledgements:input_type -> muxpost.poller.v1.ListAcknowledgementsRequest
+	17, // 66: muxpost.poller.v1.PollerService.LinkPull:input_type -> muxpost.poller.v1.LinkPullRequest
+	20, // 67: muxpost.poller.v1.PollerService.ListLinks:input_type -> muxpost.poller.v1.ListLinksRequest
+	24, // 68: muxpost.poller.v1.PollerService.ListLedger:input_type -> muxpost.poller.v1.ListLedgerRequest
+	26, // 69: muxpost.poller.v1.PollerService.CountLedger:input_type -> muxpost.poller.v1.CountLedgerRequest
+	30, // 70: muxpost.poller.v1.PollerService.ListSources:input_type -> muxpost.poller.v1.ListSourcesRequest
+	40, // 71: muxpost.poller.v1.PollerService.ListPollEvents:input_type -> muxpost.poller.v1.ListPollEventsRequest
+	2,  // 72: muxpost.poller.v1.PollerService.PollNow:output_type -> muxpost.poller.v1.PollNowResponse
+	5,  // 73: muxpost.poller.v1.PollerService.Submit:output_type -> muxpost.poller.v1.SubmitResponse
+	7,  // 74: muxpost.poller.v1.PollerService.Retry:output_type -> muxpost.poller.v1.RetryResponse
+	9,  // 75: muxpost.poller.v1.PollerService.Settle:output_type -> muxpost.poller.v1.SettleResponse
+	11, // 76: muxpost.poller.v1.PollerService.Cancel:output_type -> muxpost.poller.v1.CancelResponse
+	13, // 77: muxpost.poller.v1.PollerService.Acknowledge:output_type -> muxpost.poller.v1.AcknowledgeResponse
+	16, // 78: muxpost.poller.v1.PollerService.ListAcknowledgements:output_type -> muxpost.poller.v1.ListAcknowledgementsResponse
+	18, // 79: muxpost.poller.v1.PollerService.LinkPull:output_type -> muxpost.poller.v1.LinkPullResponse
+	21, // 80: muxpost.poller.v1.PollerService.ListLinks:output_type -> muxpost.poller.v1.ListLinksResponse
+	25, // 81: muxpost.poller.v1.PollerService.ListLedger:output_type -> muxpost.poller.v1.ListLedgerResponse
+	27, // 82: muxpost.poller.v1.PollerService.CountLedger:output_type -> muxpost.poller.v1.CountLedgerResponse
+	31, // 83: muxpost.poller.v1.PollerService.ListSources:output_type -> muxpost.poller.v1.ListSourcesResponse
+	41, // 84: muxpost.poller.v1.PollerService.ListPollEvents:output_type -> muxpost.poller.v1.ListPollEventsResponse
+	72, // [72:85] is the sub-list for method output_type
+	59, // [59:72] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_poller_v1_poller_proto_init() }
@@ -3474,7 +3671,7 @@ func file_muxpost_poller_v1_poller_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_poller_v1_poller_proto_rawDesc), len(file_muxpost_poller_v1_poller_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   40,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -68,6 +68,9 @@ const (
 	// DispatcherServiceListOrphansProcedure is the procedure name of the DispatcherService's
 	// ListOrphans RPC.
 	DispatcherServiceListOrphansProcedure = "/muxpost.dispatcher.v1.DispatcherService/ListOrphans"
+	// DispatcherServiceRemoveTreeProcedure is the procedure name of the DispatcherService's RemoveTree
+	// RPC.
+	DispatcherServiceRemoveTreeProcedure = "/muxpost.dispatcher.v1.DispatcherService/RemoveTree"
 	// DispatcherServiceCancelEndingProcedure is the procedure name of the DispatcherService's
 	// CancelEnding RPC.
 	DispatcherServiceCancelEndingProcedure = "/muxpost.dispatcher.v1.DispatcherService/CancelEnding"
@@ -222,6 +225,13 @@ var (
 			IdempotencyLevel: connect.IdempotencyNoSideEffects,
 		}
 	})
+	dispatcherServiceRemoveTreeSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("RemoveTree"),
+			Procedure:  DispatcherServiceRemoveTreeProcedure,
+		}
+	})
 	dispatcherServiceCancelEndingSpec = sync.OnceValue(func() connect.Spec {
 		return connect.Spec{
 			StreamType: connect.StreamTypeUnary,
@@ -348,6 +358,9 @@ type DispatcherServiceClient interface {
 	AdoptSession(context.Context, *v1.AdoptSessionRequest) (*v1.AdoptSessionResponse, error)
 	// ListOrphans returns living sessions of ours without a record, and records without a session.
 	ListOrphans(context.Context, *v1.ListOrphansRequest) (*v1.ListOrphansResponse, error)
+	// RemoveTree removes the working tree of a work item on the host of its session, if its agent has ended and nothing would be lost. What is
+	// there, or may be, stays, and the answer says why.
+	RemoveTree(context.Context, *v1.RemoveTreeRequest) (*v1.RemoveTreeResponse, error)
 	// CancelEnding takes back the order to stop or to close that waits for its host. Where none does it does nothing.
 	CancelEnding(context.Context, *v1.CancelEndingRequest) (*v1.CancelEndingResponse, error)
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
@@ -466,6 +479,9 @@ type DispatcherServiceHandler interface {
 	AdoptSession(context.Context, *v1.AdoptSessionRequest) (*v1.AdoptSessionResponse, error)
 	// ListOrphans returns living sessions of ours without a record, and records without a session.
 	ListOrphans(context.Context, *v1.ListOrphansRequest) (*v1.ListOrphansResponse, error)
+	// RemoveTree removes the working tree of a work item on the host of its session, if its agent has ended and nothing would be lost. What is
+	// there, or may be, stays, and the answer says why.
+	RemoveTree(context.Context, *v1.RemoveTreeRequest) (*v1.RemoveTreeResponse, error)
 	// CancelEnding takes back the order to stop or to close that waits for its host. Where none does it does nothing.
 	CancelEnding(context.Context, *v1.CancelEndingRequest) (*v1.CancelEndingResponse, error)
 	// WatchSessions says of which work items something changed at their session, so that what waits for it can be asked for at once. It is a
@@ -513,6 +529,7 @@ func RegisterDispatcherServiceHandler(server *connect.Server, svc DispatcherServ
 		connect.Method{Spec: dispatcherServiceCloseSessionSpec(), Handler: adapter.closeSession},
 		connect.Method{Spec: dispatcherServiceAdoptSessionSpec(), Handler: adapter.adoptSession},
 		connect.Method{Spec: dispatcherServiceListOrphansSpec(), Handler: adapter.listOrphans},
+		connect.Method{Spec: dispatcherServiceRemoveTreeSpec(), Handler: adapter.removeTree},
 		connect.Method{Spec: dispatcherServiceCancelEndingSpec(), Handler: adapter.cancelEnding},
 		connect.Method{Spec: dispatcherServiceWatchSessionsSpec(), Handler: adapter.watchSessions},
 		connect.Method{Spec: dispatcherServiceListHostsSpec(), Handler: adapter.listHosts},
@@ -624,6 +641,10 @@ func (UnimplementedDispatcherServiceHandler) AdoptSession(context.Context, *v1.A
 
 func (UnimplementedDispatcherServiceHandler) ListOrphans(context.Context, *v1.ListOrphansRequest) (*v1.ListOrphansResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.ListOrphans is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) RemoveTree(context.Context, *v1.RemoveTreeRequest) (*v1.RemoveTreeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.RemoveTree is not implemented")
 }
 
 func (UnimplementedDispatcherServiceHandler) CancelEnding(context.Context, *v1.CancelEndingRequest) (*v1.CancelEndingResponse, error) {
@@ -797,6 +818,14 @@ func (c *dispatcherServiceClient) AdoptSession(ctx context.Context, req *v1.Adop
 func (c *dispatcherServiceClient) ListOrphans(ctx context.Context, req *v1.ListOrphansRequest) (*v1.ListOrphansResponse, error) {
 	var res v1.ListOrphansResponse
 	if err := c.client.CallUnary(ctx, dispatcherServiceListOrphansSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) RemoveTree(ctx context.Context, req *v1.RemoveTreeRequest) (*v1.RemoveTreeResponse, error) {
+	var res v1.RemoveTreeResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceRemoveTreeSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -1074,6 +1103,18 @@ func (h dispatcherServiceHandler) listOrphans(ctx context.Context, _ connect.Spe
 		return err
 	}
 	res, err := h.svc.ListOrphans(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) removeTree(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.RemoveTreeRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.RemoveTree(ctx, &req)
 	if err != nil {
 		return err
 	}

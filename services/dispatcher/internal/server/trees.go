@@ -1,0 +1,44 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/workitem"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
+)
+
+// maxWho is how long the name of who orders something may be, in bytes.
+const maxWho = 100
+
+// RemoveTree removes the working tree of a work item on the host of its session. Whether anything would be lost the host decides, and nothing
+// can be said here that has it throw work away.
+func (s *Server) RemoveTree(ctx context.Context, r *dispatcherv1.RemoveTreeRequest) (*dispatcherv1.RemoveTreeResponse, error) {
+	ref, err := workitem.Parse(r.GetWorkItem())
+	if err != nil {
+		return nil, err
+	}
+	if len(r.GetWho()) > maxWho {
+		return nil, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "who has %d bytes and the limit is %d", len(r.GetWho()), maxWho)
+	}
+	shown, err := s.records.Shown(ctx, deliver.SessionQuery{WorkItem: ref.String(), Closed: true, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(shown) == 0 {
+		return &dispatcherv1.RemoveTreeResponse{Removed: true, Detail: "no session of it was ever started"}, nil
+	}
+	err = s.hosts.RemoveTree(ctx, shown[0].Host, ref.String(), r.GetWho())
+	var f *fault.Error
+	switch {
+	case err == nil:
+		return &dispatcherv1.RemoveTreeResponse{Removed: true}, nil
+	case errors.Is(err, fault.NotFound):
+		return &dispatcherv1.RemoveTreeResponse{Removed: true, Detail: "there is none on its host"}, nil
+	case errors.Is(err, fault.Conflict) && errors.As(err, &f):
+		return &dispatcherv1.RemoveTreeResponse{Detail: f.Message}, nil
+	}
+	return nil, err
+}
