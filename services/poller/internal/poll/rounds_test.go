@@ -91,7 +91,7 @@ func (s *turnsLedger) Items(context.Context, []string) (map[string]Owner, error)
 
 func (s *turnsLedger) BeginLook(context.Context, string, string, time.Duration, time.Duration) (Look, error) {
 	look := Look{Repositories: map[string]RepositoryLook{}}
-	for name, k := range s.turns.known {
+	for name, k := range s.known {
 		k.Since, k.SinceFull, k.Wait = time.Since(s.looked[name]), time.Since(s.fullRead[name]), max(0, time.Until(s.until[name]))
 		look.Repositories[name] = k
 	}
@@ -101,7 +101,7 @@ func (s *turnsLedger) BeginLook(context.Context, string, string, time.Duration, 
 func (s *turnsLedger) EndLook(_ context.Context, _, _ string, end LookEnd) error {
 	for _, e := range end.Repositories {
 		name := strings.ToLower(e.Name)
-		s.turns.known[name] = RepositoryLook{Quiet: e.Quiet, Problem: e.Problem}
+		s.known[name] = RepositoryLook{Quiet: e.Quiet, Problem: e.Problem}
 		s.looked[name], s.until[name] = time.Now(), time.Now().Add(e.Wait)
 		if e.Full {
 			s.fullRead[name] = time.Now()
