@@ -196,7 +196,7 @@ func settled() map[string]Explanation {
 		"untold": {"it tells the end of an item of which no agent was told anything", ""},
 		"loop": {"more was written about the item within five minutes than people write, which looks like programs that answer each other",
 			"look at who wrote it; muxpost retry delivers one, and poller.loop_posts is the limit"},
-		"bot":         {"a machine wrote it, and machines do not steer agents: two that answer each other would never end", ""},
+		"bot": {"a machine wrote it, and machines do not steer agents: two that answer each other would never end", ""},
 	}
 }
 
