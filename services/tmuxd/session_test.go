@@ -267,6 +267,19 @@ func TestPaste_ATurnThatDoesNotShowYetIsWaitedFor(t *testing.T) {
 	r.took(res.Conversation, typed(d1, "hello"), typed(d2, "hello there"), typed(d3, "and again"))
 }
 
+// What was noted of a title is older than the title that a look sees: a note that is not true any more must hold nothing.
+func TestPaste_ATitleIsBelievedBeforeItsNote(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	res := r.started("", "")
+	r.ready()
+	r.notes(r.disk.NotePath(r.item.Target(), res.Incarnation.Stamp), "working", time.Now())
+	if got := r.paste(d1, "hello"); got.Verdict != host.Submitted {
+		t.Fatalf("its title shows that no turn runs: %+v", got)
+	}
+	r.took(res.Conversation, typed(d1, "hello"))
+}
+
 func TestPaste_GoesToTheAgentsPaneAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

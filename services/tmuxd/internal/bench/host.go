@@ -186,10 +186,13 @@ func (h *theHost) state(ctx context.Context, i int, staleness time.Duration) (*t
 	return h.SessionState(ctx, req)
 }
 
+// maxHeld is how often a delivery may be held, by an agent whose turn lasts a millisecond.
+const maxHeld = 1000
+
 // deliver is a whole delivery into an agent, asked again while the agent is at work.
 func (h *theHost) deliver(ctx context.Context, i int, text string) error {
 	id := h.nextID()
-	for {
+	for held := 1; ; held++ {
 		r, err := h.Paste(ctx, &tmuxdv1.PasteRequest{WorkItem: item(i), DeliveryId: id, Text: text, FencingToken: h.nextToken()})
 		switch {
 		case err != nil:
@@ -198,6 +201,8 @@ func (h *theHost) deliver(ctx context.Context, i int, text string) error {
 			return nil
 		case r.GetHeld() == nil:
 			return fmt.Errorf("not delivered: %v", r)
+		case held == maxHeld:
+			return fmt.Errorf("held %d times: %v", held, r)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

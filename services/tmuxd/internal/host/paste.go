@@ -107,8 +107,12 @@ func (p *pasting) held(s Screen) (PasteResult, bool) {
 }
 
 // saysBusy reports whether the program has said by itself that a turn runs, which its screen may show late: a text that it took a moment ago would
-// be typed into. What it said a while ago counts no more: by then the screen shows it, and a program may fail to say that it is done.
+// be typed into. What it said a while ago counts no more: by then the screen shows it, and a program may fail to say that it is done. A title that
+// tells is part of every look, and so newer than what was noted of it.
 func (p *pasting) saysBusy() bool {
+	if p.harness.TellsByTitle() {
+		return false
+	}
 	n, ok := p.h.Disk.Note(p.target, p.sight.pane.Stamp)
 	return ok && notedWords[n.Word] == ActivityWorking && p.h.Now().Sub(n.At) < lateScreen
 }

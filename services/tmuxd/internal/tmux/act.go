@@ -49,6 +49,7 @@ func (c *Client) Create(ctx context.Context, s host.NewSession) (host.Created, e
 	set("-pFt", optPane, "#{pane_id}")
 	set("-pFt", optPid, "#{pane_pid}")
 	if s.Title != nil {
+		set("-pt", optSays, says(*s.Title))
 		args = append(args, ";", "set-hook", "-pt", t, "pane-title-changed", noting(*s.Title))
 	}
 	args = append(args, ";", "set-option", "-s", optGeneration, s.Generation)

@@ -89,29 +89,21 @@ func endOf(p host.Pane) task.End {
 func (a Attempts) Output(ctx context.Context, target string, p attempt.Pane) (text string, ok bool, err error) {
 	n := Nonce()
 	g := guardOf(p)
-	r, err := a.c.look(ctx, "Output", target, n, "if-shell -F -t "+word(g)+" "+literal(identity(g))+" { display-message -p 'B|"+n+
-		"' ; capture-pane -p -J -S -"+strconv.Itoa(outputLines)+" -t "+word(g)+" ; display-message -p 'END|"+n+"' } { display-message -p 'NO|"+n+"' }")
+	r, err := a.c.look(ctx, "Output", target, n, "display-message -p -t "+word(g)+" "+"'C|"+n+"|"+whoseFields+"' ; display-message -p 'B|"+n+
+		"' ; "+shot(" -J -S -"+strconv.Itoa(outputLines), g, n)+" ; display-message -p 'END|"+n+"'")
 	if err != nil {
 		return "", false, translated(err)
 	}
-	if _, no := r.find(tagNO, n); no {
+	f, found := r.find("C", n)
+	switch _, whole := r.find(tagEnd, n); {
+	case found && !isOf(f, g):
 		return "", false, nil
-	}
-	if _, whole := r.find(tagEnd, n); !whole {
+	case !whole:
 		return "", false, translated(r.silent())
 	}
-	var rows []string
-	for _, line := range r.lines {
-		switch line {
-		case "B|" + n:
-			rows = []string{}
-		case "END|" + n:
-			return tail(rows), true, nil
-		default:
-			if rows != nil {
-				rows = append(rows, shown(line))
-			}
-		}
+	rows := r.shot("B|"+n, tagEnd+"|"+n)
+	for i, row := range rows {
+		rows[i] = shown(row)
 	}
 	return tail(rows), true, nil
 }

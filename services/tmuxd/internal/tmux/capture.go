@@ -25,37 +25,26 @@ func (c *Client) Scrollback(ctx context.Context, target string, g host.Guard, q 
 	if q.Lines > 0 {
 		start = "-" + strconv.Itoa(q.Lines)
 	}
-	r, err := c.look(ctx, "Scrollback", target, n,
-		"if-shell -F -t "+t+" "+literal(identity(g))+" { display-message -p -t "+t+" 'C|"+n+"|#{pane_width}|#{pane_height}|#{pane_dead}'"+
-			" ; display-message -p -t "+t+" 'T|"+n+"|#{pane_title}' ; display-message -p 'V|"+n+"' ; capture-pane -p"+flags+" -t "+t+
-			" ; display-message -p 'B|"+n+"' ; capture-pane -p"+flags+" -S "+start+" -t "+t+
-			" ; display-message -p 'END|"+n+"' } { display-message -p 'NO|"+n+"' }")
+	r, err := c.look(ctx, "Scrollback", target, n, "display-message -p -t "+t+" "+"'C|"+n+"|"+whoseFields+
+		"|#{pane_width}|#{pane_height}|#{pane_dead}'"+" ; display-message -p -t "+t+" 'T|"+n+"|#{pane_title}' ; display-message -p 'V|"+n+"' ; "+
+		shot(flags, g, n)+" ; display-message -p 'B|"+n+"' ; "+shot(flags+" -S "+start, g, n)+" ; display-message -p 'END|"+n+"'")
 	if err != nil {
 		return host.Captured{}, false, err
 	}
-	if _, no := r.find(tagNO, n); no {
-		return host.Captured{}, false, nil
-	}
 	f, found := r.find("C", n)
-	if _, whole := r.find(tagEnd, n); !found || !whole || len(f) != 3 {
+	switch _, whole := r.find(tagEnd, n); {
+	case found && !isOf(f, g):
+		return host.Captured{}, false, nil
+	case !whole || len(f) != 6:
 		return host.Captured{}, false, r.silent()
 	}
-	out.Width, _ = strconv.Atoi(f[0])
-	out.Height, _ = strconv.Atoi(f[1])
-	out.Dead, out.Cut = f[2] != "0", r.cut
-	screen := 0
-	part := ""
-	for _, line := range r.lines {
-		switch {
-		case line == "V|"+n, line == "B|"+n, line == tagEnd+"|"+n:
-			part = line[:1]
-		case part == "V":
-			screen++
-		case part == "B":
-			out.Lines = append(out.Lines, strings.TrimRight(line, " "))
-		case strings.HasPrefix(line, "T|"+n+"|"):
-			out.Title = strings.TrimPrefix(line, "T|"+n+"|")
-		}
+	out.Width, _ = strconv.Atoi(f[3])
+	out.Height, _ = strconv.Atoi(f[4])
+	out.Dead, out.Cut = f[5] != "0", r.cut
+	out.Title, _ = r.text("T", n)
+	screen := len(r.shot("V|"+n, "B|"+n))
+	for _, row := range r.shot("B|"+n, tagEnd+"|"+n) {
+		out.Lines = append(out.Lines, strings.TrimRight(row, " "))
 	}
 	out.Scrollback = max(len(out.Lines)-screen, 0)
 	for len(out.Lines) > 0 && out.Lines[len(out.Lines)-1] == "" {

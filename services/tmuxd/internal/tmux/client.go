@@ -154,6 +154,16 @@ func (r reply) find(tag, nonce string) ([]string, bool) {
 	return nil, false
 }
 
+// text returns the rest of the first line that begins with tag|nonce|, whatever is in it, and whether there is one.
+func (r reply) text(tag, nonce string) (string, bool) {
+	for _, line := range r.lines {
+		if rest, ok := strings.CutPrefix(line, tag+"|"+nonce+"|"); ok {
+			return rest, true
+		}
+	}
+	return "", false
+}
+
 // exec runs a tmux binary once: to make a session, or to knock.
 func (c *Client) exec(ctx context.Context, name, bin string, args []string) (reply, error) {
 	ctx, span := c.tracer.Start(ctx, "tmux."+name, trace.WithSpanKind(trace.SpanKindClient))

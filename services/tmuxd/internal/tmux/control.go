@@ -183,7 +183,9 @@ func (c *conn) read() {
 			if strings.HasPrefix(notification, "%exit") {
 				c.end(errLost)
 			}
-			c.hint()
+			if !strings.HasPrefix(notification, "%paste-buffer-") { // since 3.4, and every look makes one
+				c.hint()
+			}
 		case b.ours:
 			c.take(b)
 		case b.failed:

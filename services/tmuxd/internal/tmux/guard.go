@@ -81,6 +81,13 @@ func identity(g host.Guard) string {
 	return all(equal(optStamp, g.Stamp), equal("pane_id", g.Pane), equal("pane_pid", strconv.Itoa(g.Pid)))
 }
 
+// whoseFields are read by looks at a pane, which need no guard inside the server, and isOf compares them as identity would.
+const whoseFields = "#{" + optStamp + "}|#{pane_id}|#{pane_pid}"
+
+func isOf(f []string, g host.Guard) bool {
+	return len(f) >= 3 && f[0] == g.Stamp && f[1] == g.Pane && f[2] == strconv.Itoa(g.Pid)
+}
+
 // condition is the whole guard of a mutation, with what else the act asks for.
 func condition(g host.Guard, more ...string) string {
 	return all(append([]string{

@@ -99,42 +99,30 @@ func parsePane(row string) (host.Pane, bool) {
 // host.ErrNoAnswer when the server did not answer.
 func (c *Client) Capture(ctx context.Context, target string, g host.Guard) (s host.Screen, ok bool, err error) {
 	n := Nonce()
-	r, err := c.look(ctx, "Capture", target, n,
-		"if-shell -F -t "+word(g)+" "+literal(identity(g))+" { display-message -p -t "+word(g)+
-			" 'C|"+n+"|#{cursor_x}|#{cursor_y}|#{cursor_flag}|#{pane_dead}|#{pane_input_off}|#{pane_width}|#{T:@mux_now}'"+
-			" ; display-message -p -t "+word(g)+" 'R|"+n+"|#{"+optRing+"}' ; display-message -p -t "+word(g)+" 'T|"+n+"|#{pane_title}'"+
-			" ; list-clients -F 'K|"+n+"|#{client_control_mode}|#{client_readonly}|#{client_activity}'"+
-			" ; display-message -p 'B|"+n+"' ; capture-pane -p -t "+word(g)+" ; display-message -p 'END|"+n+"' } { display-message -p 'NO|"+n+"' }")
+	r, err := c.look(ctx, "Capture", target, n, "display-message -p -t "+word(g)+" "+"'C|"+n+"|"+whoseFields+
+		"|#{cursor_x}|#{cursor_y}|#{cursor_flag}|#{pane_dead}|#{pane_input_off}|#{pane_width}|#{T:@mux_now}'"+
+		" ; display-message -p -t "+word(g)+" 'R|"+n+"|#{"+optRing+"}' ; display-message -p -t "+word(g)+" 'T|"+n+"|#{pane_title}'"+
+		" ; list-clients -F 'K|"+n+"|#{client_control_mode}|#{client_readonly}|#{client_activity}'"+
+		" ; display-message -p 'B|"+n+"' ; "+shot("", g, n)+" ; display-message -p 'END|"+n+"'")
 	if err != nil {
 		return host.Screen{}, false, err
 	}
-	if _, no := r.find(tagNO, n); no {
-		return host.Screen{}, false, nil
-	}
 	f, found := r.find("C", n)
-	if _, whole := r.find(tagEnd, n); !found || !whole || len(f) != 7 {
+	switch _, whole := r.find(tagEnd, n); {
+	case found && !isOf(f, g):
+		return host.Screen{}, false, nil
+	case !whole || len(f) != 10:
 		return host.Screen{}, false, r.silent()
 	}
+	f = f[3:]
 	s.CursorX, _ = strconv.Atoi(f[0])
 	s.CursorY, _ = strconv.Atoi(f[1])
 	s.Width, _ = strconv.Atoi(f[5])
 	s.CursorShown, s.Dead, s.InputOff = f[2] == "1", f[3] != "0", f[4] == "1"
 	s.LastKey, s.Attended = lastKey(r, n, f[6]), attended(r, n)
-	inRows := false
-	for _, line := range r.lines {
-		switch {
-		case line == "B|"+n:
-			inRows = true
-		case line == "END|"+n:
-			inRows = false
-		case inRows:
-			s.Rows = append(s.Rows, line)
-		case strings.HasPrefix(line, "T|"+n+"|"):
-			s.Title = strings.TrimPrefix(line, "T|"+n+"|")
-		case strings.HasPrefix(line, "R|"+n+"|"):
-			s.Ring = strings.TrimPrefix(line, "R|"+n+"|")
-		}
-	}
+	s.Rows = r.shot("B|"+n, tagEnd+"|"+n)
+	s.Title, _ = r.text("T", n)
+	s.Ring, _ = r.text("R", n)
 	return s, true, nil
 }
 

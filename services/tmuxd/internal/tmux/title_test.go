@@ -90,6 +90,40 @@ func TestTitle_ANoteThatCannotBeWrittenHindersNoDelivery(t *testing.T) {
 	}
 }
 
+// What the title says next is read while the word before is written, and tmux tells no hook of it.
+func TestTitle_TheLastOfSeveralInARowIsNoted(t *testing.T) {
+	for _, bin := range releases() {
+		t.Run(releaseOf(t, bin), func(t *testing.T) {
+			// tmux reads four kilobytes in one turn: each title comes in a turn of its own, and that right after the one before.
+			r, note := titled(t, bin, `stty -echo; pad=$(printf '%4096s'); echo ready
+				while read -r line; do
+					out=; for word in $line; do n=$((n+1)); out="$out$pad$(printf '\033]2;%s %s\007' "$word" $n)"; done; printf %s "$out"
+				done`)
+			titles := 0
+			for n, row := range []struct{ titles, want string }{
+				{"⠋ x", "idle"}, {"x ⠋", "working"}, {"⠋ x ⠋", "working"}, {"x ⠋ x", "idle"}, {"⠋ ⠋ x x x", "idle"},
+			} {
+				first, word := "⠋", "working" // the last word is always another one than the one before
+				if row.want == word {
+					first, word = "x", "idle"
+				}
+				for again := range 20 {
+					for _, step := range []struct{ titles, want string }{{first, word}, {row.titles, row.want}} {
+						r.deliver("delivery-"+Nonce(), step.titles)
+						titles += len(strings.Fields(step.titles))
+						r.until("the last title shows", func() bool {
+							s, ok, err := r.Capture(r.ctx(), target, r.guard)
+							return err == nil && ok && strings.HasSuffix(s.Title, fmt.Sprintf(" %d", titles))
+						})
+						r.until(fmt.Sprintf("%d: %q says %s for the %d. time", n, step.titles, step.want, again+1),
+							func() bool { got, _ := os.ReadFile(note); return string(got) == step.want })
+					}
+				}
+			}
+		})
+	}
+}
+
 // A client that leaves while a word is noted must not take the server with it, and the agent: on 3.3a the commands that are left of a client
 // that is gone end the server, if any of them runs.
 func TestTitle_ClientsThatLeaveWhileItIsNotedDoNoHarm(t *testing.T) {
@@ -106,7 +140,7 @@ func TestTitle_ClientsThatLeaveWhileItIsNotedDoNoHarm(t *testing.T) {
 				r.until("it is noted as "+word, func() bool { got, _ := os.ReadFile(note); return string(got) == word })
 			}
 			for n := range 400 {
-				client := exec.CommandContext(r.ctx(), bin, "-S", r.Socket(target), "-C", "attach-session", "-t", "="+target)
+				client := exec.CommandContext(r.ctx(), bin, "-S", r.Socket(target), "-C", "attach-session", "-f", "no-output,ignore-size", "-t", "="+target)
 				if _, err := client.StdinPipe(); err != nil {
 					t.Fatal(err)
 				}
