@@ -154,11 +154,14 @@ func (p *parts) watch(c settings.Poller) (watched []poll.Watched, tickets map[st
 		if s.Notices || s.Reactions {
 			tickets[s.Name] = source
 		}
+		mention, mentionSelf, _ := s.MentionOf() // checked with the configuration
 		w := poll.Watched{
 			Name: s.Name, Provider: s.Kind, Host: s.Host, Source: source, Repositories: s.Repositories, Interval: s.Interval,
 			MaxInterval: s.MaxInterval, FullRead: s.FullRead, Meter: source,
-			Policy:  poll.Policy{Authors: s.Authors, Associations: upper(s.Associations), Machines: s.Machines, TrustLabel: s.TrustLabel},
-			Notices: s.Notices, Branch: branchOf(s), Webhooks: s.Webhook,
+			Policy: poll.Policy{Authors: s.Authors, Associations: upper(s.Associations), Machines: s.Machines, TrustLabel: s.TrustLabel,
+				Mention: mention},
+			MentionSelf: mentionSelf,
+			Notices:     s.Notices, Branch: branchOf(s), Webhooks: s.Webhook,
 		}
 		if s.Authenticated() { // GraphQL answers nobody without a credential
 			w.Graph = source

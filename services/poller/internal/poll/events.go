@@ -140,6 +140,11 @@ func (m maker) opening(t thread, posts []Post) (Event, error) {
 	if reason := m.policy.opening(item); reason != "" {
 		return m.settled(e, reason), nil
 	}
+	if item.Care == CareMention && !m.policy.mentioned(item, posts) {
+		e = m.settled(e, ledger.ReasonUnauthorised)
+		e.Detail = "nobody who may steer has mentioned @" + line(m.policy.Mention) + " in it"
+		return e, nil
+	}
 	earlier, left := m.thread(posts)
 	d := t.data(item.URL)
 	d.Author, d.Body, d.Thread = item.Author.Login, item.Body, earlier

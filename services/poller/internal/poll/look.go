@@ -45,7 +45,9 @@ type look struct {
 
 func (p *Poller) newLook(ctx context.Context, w Watched, began time.Time) *look {
 	var err error
-	w.Policy.Own, err = self(ctx, w)
+	if w.Policy.Own, err = self(ctx, w); w.MentionSelf {
+		w.Policy.Mention = w.Policy.Own
+	}
 	l := &look{
 		ledger: p.config.Ledger, rearmer: p.config.Rearmer, edits: &p.edits, rounds: &p.rounds, watched: w, began: began, result: Result{Source: w.Name},
 		maker: maker{source: w.Name, provider: w.Provider, policy: w.Policy, budget: p.config.Budget, templates: p.config.Templates},
@@ -254,7 +256,7 @@ func (l *look) firstSight(ctx context.Context, item Item, k *Known, at time.Time
 // opened makes the events of a first sight, with the editor of the item's own text.
 func (l *look) opened(ctx context.Context, t thread, posts []Post) ([]Event, error) {
 	events, err := l.maker.firstSight(t, posts)
-	if err != nil || events[0].Text == "" || l.watched.Policy.TrustLabel {
+	if err != nil || events[0].Text == "" || l.watched.Policy.TrustLabel && t.item.Care != CareMention {
 		return events, err
 	}
 	editors, err := l.editors(ctx, []string{t.item.NodeID})

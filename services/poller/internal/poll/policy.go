@@ -3,6 +3,8 @@ package poll
 import (
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"muxpost.dev/muxpost/core/ledger"
 )
@@ -41,8 +43,11 @@ type Policy struct {
 	Associations []string
 	// Machines are the logins of bots whose posts count, in any case; without it, nobody's who is a machine.
 	Machines []string
-	// TrustLabel lets an item's opening event through whoever wrote the item: putting it under our care takes triage rights.
+	// TrustLabel lets an item's opening event through whoever wrote the item: putting a label on it, or assigning it, takes triage rights.
+	// Mentioning an account takes none.
 	TrustLabel bool
+	// Mention is the login whose mention puts an item under our care, if one who may steer mentions it; empty for none.
+	Mention string
 	// Own is the login that the source's token acts as; empty when it is not known. What it writes is ours, unless it is among the
 	// authors: then it is a person's, and only the mark tells what is ours.
 	Own string
@@ -67,10 +72,39 @@ func (p Policy) opening(i Item) (reason string) {
 	if strings.Contains(i.Body, marker) {
 		return ReasonOwn
 	}
-	if p.TrustLabel {
+	if p.TrustLabel && i.Care != CareMention {
 		return ""
 	}
 	return p.judge(i.Author, "")
+}
+
+// mentioned reports whether somebody who may steer mentions the account: in what he wrote of the item himself, or in a post.
+func (p Policy) mentioned(i Item, posts []Post) bool {
+	if p.judge(i.Author, "") == "" && mentions(i.Title+"\n"+i.Body, p.Mention) {
+		return true
+	}
+	return slices.ContainsFunc(posts, func(c Post) bool { return p.post(c) == "" && mentions(c.Body, p.Mention) })
+}
+
+// mentions reports whether a text names an account as GitHub reads it: @login, with nothing before or behind that a login could have.
+func mentions(text, login string) bool {
+	if login == "" {
+		return false
+	}
+	text, name := strings.ToLower(text), "@"+strings.ToLower(login)
+	word := func(r rune) bool { return r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
+	for {
+		at := strings.Index(text, name)
+		if at < 0 {
+			return false
+		}
+		before, _ := utf8.DecodeLastRuneInString(text[:at])
+		behind, _ := utf8.DecodeRuneInString(text[at+len(name):])
+		if !word(before) && !word(behind) {
+			return true
+		}
+		text = text[at+len(name):]
+	}
 }
 
 func (p Policy) judge(a Author, body string) (reason string) {

@@ -74,6 +74,16 @@ func TestPolicy_WhoMaySteer(t *testing.T) {
 	}
 }
 
+func TestMentions_AreNamesAndNotPartsOfThem(t *testing.T) {
+	for text, want := range map[string]bool{
+		"@Helper do it": true, "please, @helper.": true, "(@helper)": true, "cc @helper": true, "x@helper.example": false, "@helper-2": false,
+		"@helpers": false, "helper": false, "mail me@helper": false, "@helpers and @helper": true, "ä@helper": false, "": false,
+	} {
+		equal(t, text, mentions(text, "helper"), want)
+	}
+	equal(t, "of nobody", mentions("@ you", ""), false)
+}
+
 func TestEvents_TheFenceIsAnotherEachTime(t *testing.T) {
 	m := newMaker(Policy{Authors: []string{"alice"}})
 	c := Post{Kind: KindComment, NodeID: "IC_1", Author: Author{Login: "alice"}, Body: "one"}

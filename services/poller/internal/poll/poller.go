@@ -32,6 +32,8 @@ type Watched struct {
 	Source Source
 	// Graph answers what threads do not show; nil when the source has none, and then what looks edited does not steer.
 	Graph Graph
+	// MentionSelf is whether the account whose mention counts is the source's own.
+	MentionSelf bool
 	// Branch is the name of the branch that belongs to an item, with {number} for the item's number; empty for none.
 	Branch string
 	// Meter tells what reading costs; nil when nobody counts.
