@@ -20,6 +20,8 @@ alter table poller.items
   add column shown_at timestamptz,
   -- When it was last closed, on the upstream's clock; kept when it is opened again. Null when it never was, or when that is not known.
   add column closed_upstream timestamptz;
+-- What was said on pull requests before they were read at all is no event.
+update poller.items set baselined_upstream = now() where baselined_at is not null;
 
 -- Pull requests that were seen, and the work item that each belongs to.
 create table poller.pulls (
