@@ -10,8 +10,9 @@ import (
 func TestFirstSpawn_IsForbiddenByKind(t *testing.T) {
 	for policy, forbidden := range map[string]map[deliver.Kind]bool{
 		settings.FirstSpawnAny:    {},
-		settings.FirstSpawnOpened: {deliver.Comment: true},
-		settings.FirstSpawnNever:  {deliver.Opened: true, deliver.Comment: true, deliver.Message: true},
+		settings.FirstSpawnOpened: {deliver.Comment: true, deliver.Review: true, deliver.ReviewComment: true, deliver.State: true, deliver.Check: true},
+		settings.FirstSpawnNever: {deliver.Opened: true, deliver.Comment: true, deliver.Message: true, deliver.Review: true,
+			deliver.ReviewComment: true, deliver.State: true, deliver.Check: true},
 	} {
 		forbids := forbids(policy)
 		for _, kind := range deliver.Kinds() {

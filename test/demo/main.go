@@ -1,4 +1,4 @@
-// Command demo shows the product at work: an issue is polled and an agent is started with it, a comment is pasted into the living agent,
+// Command demo shows the product at work: an issue is polled and an agent is started with it, a comment and a review are pasted into the living agent,
 // and after the agent was killed the next comment brings it back with its conversation. Everything in it is real but the server that
 // speaks GitHub's REST API and the agent, which are bundled. It ends by itself, non-zero if anything is off.
 package main
@@ -39,7 +39,8 @@ func main() {
 	}
 }
 
-const number = 7
+// number is the issue's, and pull that of the pull request that closes it.
+const number, pull = 7, 8
 
 var item = stack.Item(number)
 
@@ -60,7 +61,9 @@ func run(ctx context.Context, bin string, keep bool) error {
 		Owner: stack.Owner, Name: stack.Repo,
 		Associations: map[string]string{stack.Author: "MEMBER"},
 		Issues: []fakegithub.Issue{{Number: number, Title: "The build is red", Author: stack.Author, Labels: []string{stack.Label},
-			Body: "`make` fails since this morning. Please find out why and fix it."}},
+			Body: "`make` fails since this morning. Please find out why and fix it."}, {
+			Number: pull, PullRequest: true, Title: "Repair the build", Author: "builder", Body: fmt.Sprintf("Fixes #%d", number),
+		}},
 	}}}, os.Stdout)
 	if err != nil {
 		return err
@@ -70,7 +73,7 @@ func run(ctx context.Context, bin string, keep bool) error {
 	} else {
 		defer d.Close(ctx)
 	}
-	for _, step := range []func(context.Context) error{d.up, d.polled, d.pasted, d.refused, d.respawned, d.summary} {
+	for _, step := range []func(context.Context) error{d.up, d.polled, d.pasted, d.refused, d.reviewed, d.respawned, d.summary} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -132,6 +135,28 @@ func (d *show) refused(ctx context.Context) error {
 	return nil
 }
 
+// reviewed shows that what is said on a pull request goes to the agent of the issue that it closes.
+func (d *show) reviewed(ctx context.Context) error {
+	d.title(fmt.Sprintf("A review by %s of pull request %d, which closes the issue: it goes to the same agent, with the remark on a line", stack.Author, pull))
+	if err := d.Review(ctx, stack.Author, pull, "Almost. One more thing.", "Makefile", 12, "This needs a tab, and not eight blanks."); err != nil {
+		return err
+	}
+	for n, want := range []string{"Almost", "This needs a tab"} {
+		row, delivery, err := d.ended(ctx, 3+n, dispatcherv1.How_HOW_PASTED, want)
+		if err != nil {
+			return err
+		}
+		if delivery.GetConversationId() != d.conversation {
+			return fmt.Errorf("it went into conversation %s, not %s", delivery.GetConversationId(), d.conversation)
+		}
+		d.done("told: " + row.GetKind())
+		if err := d.evidence(ctx, row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // respawned shows that a killed agent comes back with its conversation.
 func (d *show) respawned(ctx context.Context) error {
 	d.title("The agent is killed; the next comment brings it back with its conversation")
@@ -157,7 +182,7 @@ func (d *show) respawned(ctx context.Context) error {
 	if err := d.Comment(ctx, stack.Author, number, "Are you still there? Then go on."); err != nil {
 		return err
 	}
-	row, delivery, err := d.ended(ctx, 3, dispatcherv1.How_HOW_RESUMED, "still there")
+	row, delivery, err := d.ended(ctx, 5, dispatcherv1.How_HOW_RESUMED, "still there")
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func TestDemo_EndsWithNothingLostOrDoubled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "go", "run", "muxpost.dev/muxpost/test/demo", "-bin", bin).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "demo: delivered=3 lost=0 doubled=0") {
+	if err != nil || !strings.Contains(string(out), "demo: delivered=5 lost=0 doubled=0") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

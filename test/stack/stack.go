@@ -225,6 +225,13 @@ func (s *Stack) Comment(ctx context.Context, login string, number int, body stri
 	return s.write(ctx, login, fmt.Sprintf("issues/%d/comments", number), map[string]any{"body": body}, nil)
 }
 
+// Review reviews a pull request upstream, as an account that asks for changes: in a few words, and with a comment on a line of a file.
+func (s *Stack) Review(ctx context.Context, login string, number int, body, path string, line int, remark string) error {
+	return s.write(ctx, login, fmt.Sprintf("pulls/%d/reviews", number), map[string]any{
+		"event": "REQUEST_CHANGES", "body": body, "comments": []map[string]any{{"path": path, "line": line, "body": remark}},
+	}, nil)
+}
+
 // Open opens an issue upstream that is a work item, and returns its number.
 func (s *Stack) Open(ctx context.Context, login, title string) (int, error) {
 	var made struct{ Number int }
@@ -249,7 +256,7 @@ func (s *Stack) write(ctx context.Context, login, path string, body, made any) e
 		return err
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusCreated {
+	if res.StatusCode/100 != 2 {
 		text, _ := io.ReadAll(io.LimitReader(res.Body, 1000))
 		return fmt.Errorf("the GitHub-like server answered %s: %s", res.Status, text)
 	}

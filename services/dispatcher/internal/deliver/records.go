@@ -1,6 +1,7 @@
 package deliver
 
 import (
+	"slices"
 	"time"
 
 	"muxpost.dev/muxpost/core/dispatch"
@@ -31,7 +32,7 @@ const (
 func Kinds() []Kind { return []Kind{Opened, Comment, Message, Review, ReviewComment, State, Check} }
 
 // Valid reports whether k is one of the kinds.
-func (k Kind) Valid() bool { return k == Opened || k == Comment || k == Message }
+func (k Kind) Valid() bool { return slices.Contains(Kinds(), k) }
 
 // Delivery is the record of one event on its way to an agent. It never holds the event's text.
 type Delivery struct {

@@ -48,7 +48,7 @@ func check(r Request) (checked, error) {
 		return checked{}, errDeliveryID()
 	case !r.Kind.Valid():
 		return checked{}, fault.New(fault.Invalid, fault.ReasonBadArgument, "the kind of event is missing or not known").
-			WithRemedy("say opened, comment or message")
+			WithRemedy("say one of opened, comment, review, review_comment, state, check and message; or run the same release of poller and dispatcher")
 	case len(r.NodeID) > maxNodeID || !printable(r.NodeID):
 		return checked{}, fault.Newf(fault.Invalid, fault.ReasonBadArgument,
 			"the node id must be at most %d printable ASCII characters without blanks", maxNodeID)

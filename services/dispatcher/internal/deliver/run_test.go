@@ -344,3 +344,16 @@ func TestDeliver_AForbiddenFirstSpawnStartsNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestRequest_TakesEveryKindAndNoOther(t *testing.T) {
+	for _, k := range deliver.Kinds() {
+		if !k.Valid() {
+			t.Errorf("%q is listed and refused", k)
+		}
+	}
+	for _, k := range []deliver.Kind{"", "other"} {
+		if k.Valid() {
+			t.Errorf("%q is taken", k)
+		}
+	}
+}

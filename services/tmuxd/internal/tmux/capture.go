@@ -41,7 +41,7 @@ func (c *Client) Scrollback(ctx context.Context, target string, g host.Guard, q 
 	out.Width, _ = strconv.Atoi(f[3])
 	out.Height, _ = strconv.Atoi(f[4])
 	out.Dead, out.Cut = f[5] != "0", r.cut
-	out.Title, _ = r.text("T", n)
+	out.Title = r.text("T", n)
 	screen := len(r.shot("V|"+n, "B|"+n))
 	for _, row := range r.shot("B|"+n, tagEnd+"|"+n) {
 		out.Lines = append(out.Lines, strings.TrimRight(row, " "))

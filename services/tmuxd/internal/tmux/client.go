@@ -154,14 +154,14 @@ func (r reply) find(tag, nonce string) ([]string, bool) {
 	return nil, false
 }
 
-// text returns the rest of the first line that begins with tag|nonce|, whatever is in it, and whether there is one.
-func (r reply) text(tag, nonce string) (string, bool) {
+// text returns the rest of the first line that begins with tag|nonce|, whatever is in it; empty when there is none.
+func (r reply) text(tag, nonce string) string {
 	for _, line := range r.lines {
 		if rest, ok := strings.CutPrefix(line, tag+"|"+nonce+"|"); ok {
-			return rest, true
+			return rest
 		}
 	}
-	return "", false
+	return ""
 }
 
 // exec runs a tmux binary once: to make a session, or to knock.

@@ -121,8 +121,8 @@ func (c *Client) Capture(ctx context.Context, target string, g host.Guard) (s ho
 	s.CursorShown, s.Dead, s.InputOff = f[2] == "1", f[3] != "0", f[4] == "1"
 	s.LastKey, s.Attended = lastKey(r, n, f[6]), attended(r, n)
 	s.Rows = r.shot("B|"+n, tagEnd+"|"+n)
-	s.Title, _ = r.text("T", n)
-	s.Ring, _ = r.text("R", n)
+	s.Title = r.text("T", n)
+	s.Ring = r.text("R", n)
 	return s, true, nil
 }
 
