@@ -28,6 +28,9 @@ const (
 	MaxAway    = 5 * time.Minute
 )
 
+// loopGap is how long nothing more was dropped for having been too much before it is another matter.
+const loopGap = time.Hour
+
 // Kind says what is the matter.
 type Kind string
 
@@ -85,6 +88,8 @@ type Entry struct {
 	Subject    string `json:"subject"`
 	DeliveryID string `json:"delivery_id,omitempty"`
 	Reason     string `json:"reason,omitempty"`
+	// Pull is the pull request of the event, where that is not the work item itself.
+	Pull string `json:"pull,omitempty"`
 	// Since is when it began; nil when that is not known.
 	Since *time.Time `json:"since,omitempty"`
 	// Why is a sentence, and Remedy what to do, both without a full stop.
@@ -133,6 +138,7 @@ func Find(k Known, now time.Time) []Entry {
 		f.deliveries[d.GetDeliveryId()] = d
 	}
 	f.ended()
+	f.loops()
 	f.waiting()
 	f.parks()
 	f.sessions()
@@ -191,7 +197,7 @@ func (f *finder) ended() {
 		e, since := f.event(row), row.GetUpdateTime().AsTime()
 		e.Since = &since
 		switch {
-		case since.Before(f.EndedAfter):
+		case since.Before(f.EndedAfter), loop(row):
 			continue
 		case row.GetState() == pollerv1.LedgerState_LEDGER_STATE_DROPPED:
 			e.Kind = Dropped
@@ -209,6 +215,53 @@ func (f *finder) ended() {
 		}
 		f.add(e)
 	}
+}
+
+// loop reports whether a row was dropped because too much was written about its item.
+func loop(row *pollerv1.LedgerEntry) bool {
+	return row.GetState() == pollerv1.LedgerState_LEDGER_STATE_DROPPED && row.GetReason() == "loop"
+}
+
+// loops tells of what was too much about an item once, however much it was, until nothing more of it came for loopGap.
+func (f *finder) loops() {
+	rows := slices.DeleteFunc(slices.Clone(f.Ended), func(row *pollerv1.LedgerEntry) bool {
+		return !loop(row) || row.GetUpdateTime().AsTime().Before(f.EndedAfter)
+	})
+	slices.SortStableFunc(rows, func(a, b *pollerv1.LedgerEntry) int {
+		return cmp.Or(cmp.Compare(a.GetWorkItem(), b.GetWorkItem()), a.GetUpdateTime().AsTime().Compare(b.GetUpdateTime().AsTime()),
+			cmp.Compare(a.GetDeliveryId(), b.GetDeliveryId()))
+	})
+	for len(rows) > 0 {
+		n := 1
+		for n < len(rows) && rows[n].GetWorkItem() == rows[0].GetWorkItem() &&
+			rows[n].GetUpdateTime().AsTime().Sub(rows[n-1].GetUpdateTime().AsTime()) <= loopGap {
+			n++
+		}
+		f.add(f.loop(rows[:n]))
+		rows = rows[n:]
+	}
+}
+
+func (f *finder) loop(rows []*pollerv1.LedgerEntry) Entry {
+	e, item := f.event(rows[0]), view.Quote(rows[0].GetWorkItem())
+	e.Kind, e.Since = Dropped, timeOf(rows[0].GetUpdateTime())
+	var authors []string
+	for _, row := range rows {
+		if a := row.GetAuthor(); a != "" && !slices.Contains(authors, a) {
+			authors = append(authors, a)
+		}
+	}
+	e.Why = view.Count(len(rows), "post about it is", "posts about it are") + " not delivered, because more was written within minutes than people " +
+		"write; that looks like programs that answer each other"
+	if len(authors) > 0 {
+		e.Why += ": " + strings.Join(authors[:min(len(authors), 5)], ", ")
+	}
+	list := "muxpost ledger " + item + " --state dropped --reason loop"
+	e.Remedy = "see what writes there, and stop it; muxpost retry " + e.DeliveryID + " delivers the first of them, muxpost done lets one go"
+	if len(rows) > 1 {
+		e.Look = list
+	}
+	return e
 }
 
 // waiting judges the event of each work item that holds the others back; those behind it are only counted.
@@ -286,6 +339,10 @@ func (f *finder) event(row *pollerv1.LedgerEntry) Entry {
 		e.Why, e.Remedy = d.GetDetail(), d.GetRemedy()
 	}
 	e.Why = cmp.Or(e.Why, explained.Meaning, "it waits for its turn")
+	if row.GetPull() != "" && row.GetPull() != row.GetWorkItem() {
+		e.Pull = row.GetPull()
+		e.Why += " (a " + strings.ReplaceAll(row.GetKind(), "_", " ") + " on pull request " + e.Pull + ")"
+	}
 	e.Remedy = strings.ReplaceAll(cmp.Or(e.Remedy, explained.Remedy, "see what it says"), why.DeliveryID, e.DeliveryID)
 	return e
 }
