@@ -28,7 +28,6 @@ const (
 	MaxAway    = 5 * time.Minute
 )
 
-
 // Kind says what is the matter.
 type Kind string
 
