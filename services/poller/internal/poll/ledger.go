@@ -298,6 +298,8 @@ type Event struct {
 	Association string
 	// Commit is what a result of CI is about.
 	Commit string
+	// About is the file and the line of an inline comment, or the name and the id of a result of CI, in one line, for people.
+	About string
 	// Text is what the agent is to read; empty for an event that is settled.
 	Text string
 	// EditedText takes the place of Text, and EditedAt that of UpstreamAt, when an earlier revision may be in the conversation.
@@ -349,6 +351,9 @@ type Entry struct {
 	SupersededBy string
 	// Edited is true when its text says that it is an edit of something that the agent may know.
 	Edited bool
+	// Pull is the ref of the pull request that it happened at; empty for the item's own thread. Commit is that of a result of CI, and About
+	// is as Event's.
+	Pull, Commit, About string
 	// UpstreamAt is zero for an event by hand.
 	UpstreamAt time.Time
 	CreatedAt  time.Time

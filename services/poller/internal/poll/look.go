@@ -266,6 +266,7 @@ func (l *look) opened(ctx context.Context, t thread, posts []Post) ([]Event, err
 	editor, edited := editors[t.item.NodeID]
 	if edited && l.maker.policy.edited(t.item.Author, orGone(editor), true) {
 		events[0] = l.maker.settled(events[0], ReasonEditor)
+		events[0].Detail = explainEdit(orGone(editor), true)
 	}
 	return events, nil
 }

@@ -154,6 +154,19 @@ func has(names []string, login string) bool {
 	return login != "" && slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, login) })
 }
 
+// explainEdit says why an edit was settled, for a person.
+func explainEdit(editor Author, known bool) string {
+	switch {
+	case !known:
+		return "it was edited, and nobody can say by whom"
+	case editor.Machine:
+		return "edited by a machine (" + line(editor.Login) + ") that is not among the source's machines"
+	case editor == goneEditor || editor.Login == "":
+		return "edited by an account that is gone"
+	}
+	return "edited by " + line(editor.Login) + ", who is not among the source's authors"
+}
+
 // explain says why an event was settled, for a person.
 func explain(reason, login string) string {
 	if login == "" {
@@ -164,8 +177,6 @@ func explain(reason, login string) string {
 		return "it carries the mark of muxpost's own posts, or the source's own account wrote it"
 	case ReasonBot:
 		return "written by a machine (" + login + "), and machines do not steer agents"
-	case ReasonEditor:
-		return "edited by somebody who is not among the source's authors, or it cannot be told by whom"
 	case ReasonEmpty:
 		return "there is nothing in it to read"
 	case ledger.ReasonUnauthorised:

@@ -238,13 +238,13 @@ where work_item = @item`, args)
 const insertStatement = `
 insert into poller.events (delivery_id, natural_key, object_key, revision, revised_at, edited, excerpt, with_context, work_item, node_id, source, kind, author, url, title, text, harness,
   upstream_at, upstream_order, state, reason, detail, budget, next_look, traceparent, trace_id, thread, association, commit_sha, stale_at, deleted_at,
-  together, command)
+  together, command, about)
 values (@delivery, @key, @object, case when @object <> '' then @revision else '' end, @revised, @edited, @excerpt,
   case @kind when 'opened' then @text::text <> '' when 'message' then false end, @item,
   coalesce((select i.node_id from poller.items i where i.work_item = @item), @node), @source, @kind, @author, @url, @title, @text, @harness,
   coalesce(@at, now()), @order, @state, @reason, @detail, @budget, case when @state = 'pending' then now() end, @traceparent, @trace, @thread, @association,
   @commit, case when @kind = 'check' and @state = 'cancelled' then now() end, case when @reason = 'deleted_upstream' then now() end,
-  @together, @command)
+  @together, @command, @about)
 on conflict do nothing`
 
 // insert writes an event, with the trace that ctx is in, and returns whether it is new.
@@ -265,6 +265,7 @@ func insertRevision(ctx context.Context, tx pgx.Tx, e poll.Event, revision strin
 		"at": orNull(e.UpstreamAt), "order": e.UpstreamOrder, "state": e.State.String(), "reason": e.Reason, "detail": clean(e.Detail),
 		"budget": e.Budget, "traceparent": traceparent, "trace": traceID, "together": clean(e.Together), "command": clean(e.Command),
 		"thread": clean(e.Thread), "association": clean(e.Association), "commit": clean(e.Commit),
+		"about": clean(e.About),
 	})
 	return n == 1, err
 }
