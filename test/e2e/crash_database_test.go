@@ -6,8 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -78,10 +78,10 @@ func (c *crashing) postgres(program, url string, args ...string) {
 
 // restore brings the database back while the services use it. The tables that are replaced are locked in another order than a service locks
 // them, so Postgres may have to call one of the two off: then nothing was changed, and it is done again.
-func (c *crashing) restore(backup string) {
+func (c *crashing) restore(url, backup string) {
 	c.t.Helper()
 	for range 20 {
-		out, err := c.tryPostgres("psql", c.databaseURL(), "--single-transaction", "-v", "ON_ERROR_STOP=1", "-q", "-f", backup)
+		out, err := c.tryPostgres("psql", url, "--single-transaction", "-v", "ON_ERROR_STOP=1", "-q", "-f", backup)
 		if err == nil {
 			return
 		}
@@ -130,7 +130,7 @@ func TestCrash_Restore(t *testing.T) {
 				c.stop("poller")
 				c.stop("dispatcher")
 			}
-			c.postgres("psql", url, "--single-transaction", "-v", "ON_ERROR_STOP=1", "-q", "-f", backup)
+			c.restore(url, backup)
 			c.up()
 			c.pollNow()
 			after := c.ended(number, 4)
@@ -187,7 +187,7 @@ func TestCrash_RestoreUnderLoad(t *testing.T) {
 		return err == nil && delivered > items+events && open > 0
 	})
 	t.Logf("%d events were delivered and %d on their way", delivered, open)
-	c.restore(backup)
+	c.restore(c.databaseURL(), backup)
 	c.up()
 	c.pollNow()
 	for _, n := range numbers {
