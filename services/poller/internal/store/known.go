@@ -25,7 +25,7 @@ const (
 // an item of its own is none of them: KnownPulls has it.
 func (s *Store) Known(ctx context.Context, place string, nodeIDs []string) ([]poll.Known, error) {
 	rows, err := s.pool.Query(ctx, `
-select w.work_item, coalesce(node_id, ''), number, baselined_at is not null, closed_at is not null,
+select w.work_item, coalesce(node_id, ''), place, number, baselined_at is not null, closed_at is not null,
   seen_at, seen_updated_at, seen_comments, comments_since, closed_upstream, shown_at, `+waiting+`, `+missingOf+`
 from (select i.*, '' as thread from poller.items i
   where place = @place and closed_at is null and not exists (select from poller.pulls p where p.node_id = i.node_id)
