@@ -96,6 +96,7 @@ func (m maker) later(t thread, posts []Post, baseline time.Time) ([]Event, error
 		if e.EditedText, err = m.said(t, c, true); err != nil {
 			return nil, err
 		}
+		e.Unattested = c.Kind == KindReview && !c.EditorKnown
 		events = append(events, e)
 	}
 	return events, nil
@@ -212,7 +213,7 @@ func (m maker) ended(t thread, now Item, wasOpen bool, was, shown time.Time) (Ev
 		if now.Pull != nil && now.Pull.Merged {
 			state = "merged into " + line(now.Pull.Base)
 		}
-	case now.Open && !wasOpen:
+	case now.Open && !wasOpen && !now.UpdatedAt.Equal(was): // what was done in the second of its end was done before it
 		revision, state = "reopened:"+stamp(was), "opened again"
 	default:
 		return Event{}, false, nil
@@ -287,8 +288,8 @@ func (m maker) settled(e Event, reason string) Event {
 	return e
 }
 
-// SettleUntold settles an event that tells the end of an item of which no agent knows.
-func SettleUntold(e Event) Event { return maker{}.settled(e, ReasonUntold) }
+// Settle settles an event for a reason.
+func Settle(e Event, reason string) Event { return maker{}.settled(e, reason) }
 
 // OnceMore returns a text that may be in the conversation already, as it is typed again.
 func OnceMore(text string) string {

@@ -24,7 +24,7 @@ const (
 	ReasonEmpty = "empty"
 	// ReasonLoop: dropped, because more was written about its item within a short time than people write.
 	ReasonLoop = "loop"
-	// ReasonUntold: settled, because it tells the end of an item of which no agent was told anything.
+	// ReasonUntold: settled, because it tells the end of an item, or a result of its CI, and no agent was told anything of the item.
 	ReasonUntold = "untold"
 	// ReasonSuperseded: cancelled, because it was edited upstream before it was delivered, and a later revision is in its place; or
 	// because it is a result of CI, and its commit is no longer the head.
@@ -72,7 +72,7 @@ func (p Policy) opening(i Item) (reason string) {
 	if strings.Contains(i.Body, marker) {
 		return ReasonOwn
 	}
-	if p.TrustLabel && i.Care != CareMention {
+	if p.trusts(i) {
 		return ""
 	}
 	return p.judge(i.Author, "")
@@ -106,6 +106,9 @@ func mentions(text, login string) bool {
 		text = text[at+len(name):]
 	}
 }
+
+// trusts reports whether an item counts by its label, or by whom it is assigned to, whoever wrote it.
+func (p Policy) trusts(i Item) bool { return p.TrustLabel && (i.Care == CareLabel || i.Care == CareAssigned) }
 
 func (p Policy) judge(a Author, body string) (reason string) {
 	switch {
@@ -184,7 +187,7 @@ func explain(reason, login string) string {
 	case ledger.ReasonBaselined:
 		return "it was there before the item was first seen"
 	case ReasonUntold:
-		return "no agent was told of the item, so none is told of its end"
+		return "no agent was told of the item, so none is told of its end or its CI"
 	}
 	return ""
 }
