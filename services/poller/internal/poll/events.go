@@ -282,7 +282,7 @@ func (m maker) settled(e Event, reason string) Event {
 	return e
 }
 
-// SettleUntold settles an event that tells the end of an item of which no agent knows.
+// SettleUntold settles an event that carries nobody's words, of an item of which no agent knows.
 func SettleUntold(e Event) Event { return maker{}.settled(e, ReasonUntold) }
 
 // OnceMore returns a text that may be in the conversation already, as it is typed again.

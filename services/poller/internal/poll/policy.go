@@ -22,7 +22,7 @@ const (
 	ReasonEmpty = "empty"
 	// ReasonLoop: dropped, because more was written about its item within a short time than people write.
 	ReasonLoop = "loop"
-	// ReasonUntold: settled, because it tells the end of an item of which no agent was told anything.
+	// ReasonUntold: settled, because it tells the end of an item, or CI's word about it, and no agent was told anything of the item.
 	ReasonUntold = "untold"
 	// ReasonSuperseded: cancelled, because it was edited upstream before it was delivered, and a later revision is in its place; or
 	// because it is a result of CI, and its commit is no longer the head.
@@ -41,7 +41,8 @@ type Policy struct {
 	Associations []string
 	// Machines are the logins of bots whose posts count, in any case; without it, nobody's who is a machine.
 	Machines []string
-	// TrustLabel lets an item's opening event through whoever wrote the item: putting it under our care takes triage rights.
+	// TrustLabel lets an item's opening event through whoever wrote the item, where it was put under our care by a label or an assignment:
+	// that takes triage rights. Anybody can mention somebody.
 	TrustLabel bool
 	// Own is the login that the source's token acts as; empty when it is not known. What it writes is ours, unless it is among the
 	// authors: then it is a person's, and only the mark tells what is ours.
@@ -67,10 +68,15 @@ func (p Policy) opening(i Item) (reason string) {
 	if strings.Contains(i.Body, marker) {
 		return ReasonOwn
 	}
-	if p.TrustLabel {
+	if p.trusted(i) {
 		return ""
 	}
 	return p.judge(i.Author, "")
+}
+
+// trusted reports whether an item's opening counts whoever wrote or edited it.
+func (p Policy) trusted(i Item) bool {
+	return p.TrustLabel && (i.Care == CareLabel || i.Care == CareAssigned)
 }
 
 func (p Policy) judge(a Author, body string) (reason string) {
@@ -150,7 +156,7 @@ func explain(reason, login string) string {
 	case ledger.ReasonBaselined:
 		return "it was there before the item was first seen"
 	case ReasonUntold:
-		return "no agent was told of the item, so none is told of its end"
+		return "no agent was told anything of the item, so none is told of its end, or of its CI"
 	}
 	return ""
 }

@@ -69,9 +69,11 @@ func TestPolicy_WhoMaySteer(t *testing.T) {
 		{"the label is trusted, a machine", Policy{TrustLabel: true}, bot, "x", "", ReasonBot},
 		{"the label is trusted, our own mark", Policy{TrustLabel: true}, alice, "<!-- muxpost -->", ReasonOwn, ReasonOwn},
 	} {
-		equal(t, tt.name+", opening", tt.policy.opening(Item{Author: tt.author, Body: tt.body}), tt.opening)
+		equal(t, tt.name+", opening", tt.policy.opening(Item{Author: tt.author, Body: tt.body, Care: CareLabel}), tt.opening)
 		equal(t, tt.name+", comment", tt.policy.post(Post{Author: tt.author, Body: tt.body}), tt.comment)
 	}
+	mentioned := Item{Author: alice, Body: "x", Care: CareMention}
+	equal(t, "the label is trusted, and anybody can mention", Policy{TrustLabel: true}.opening(mentioned), ledger.ReasonUnauthorised)
 }
 
 func TestEvents_TheFenceIsAnotherEachTime(t *testing.T) {
