@@ -72,6 +72,8 @@ func TestPolicy_WhoMaySteer(t *testing.T) {
 		equal(t, tt.name+", opening", tt.policy.opening(Item{Author: tt.author, Body: tt.body, Care: CareLabel}), tt.opening)
 		equal(t, tt.name+", comment", tt.policy.post(Post{Author: tt.author, Body: tt.body}), tt.comment)
 	}
+	mentioned := Item{Author: alice, Body: "x", Care: CareMention}
+	equal(t, "the label is trusted, and anybody can mention", Policy{TrustLabel: true}.opening(mentioned), ledger.ReasonUnauthorised)
 }
 
 func TestMentions_AreNamesAndNotPartsOfThem(t *testing.T) {

@@ -24,17 +24,20 @@ func (s *Store) judge(ctx context.Context, tx pgx.Tx, e poll.Event) (poll.Event,
 	return e, nil
 }
 
-// untold settles the end of an item of which no agent was told anything, nor is to be, and a result of its CI: neither begins the work.
-// Of an item whose events are forgotten the item itself says that one was told.
+// told is true of an item (@item) of which an agent was told something that somebody wrote, or is to be. Of an item whose events are
+// forgotten the item itself says that one was told.
+const told = `(exists (select from poller.events where work_item = @item
+  and (kind not in ('state', 'check') and state not in ('settled', 'cancelled') or reason in (@unconfirmed, @done, @again)))
+  or exists (select from poller.items where work_item = @item and context_at is not null))`
+
+// untold settles the end of an item of which no agent was told anything, nor is to be, and what CI says of it: a stranger can have CI run at his
+// own pull request, and nobody is started by that.
 func untold(ctx context.Context, tx pgx.Tx, e poll.Event) (poll.Event, error) {
-	var told bool
-	err := tx.QueryRow(ctx, `
-select exists (select from poller.events where work_item = @item and kind not in ('state', 'check') and state not in ('settled', 'cancelled')
-  or work_item = @item and reason in (@unconfirmed, @done, @again))
-  or exists (select from poller.items where work_item = @item and context_at is not null)`, pgx.NamedArgs{
+	var was bool
+	err := tx.QueryRow(ctx, `select `+told, pgx.NamedArgs{
 		"item": e.WorkItem, "unconfirmed": ledger.ReasonUnconfirmed, "done": poll.ReasonDone, "again": poll.ReasonTypedAgain,
-	}).Scan(&told)
-	if err != nil || told {
+	}).Scan(&was)
+	if err != nil || was {
 		return e, err
 	}
 	return poll.Settle(e, poll.ReasonUntold), nil

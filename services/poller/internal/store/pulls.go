@@ -139,7 +139,7 @@ for update of e`, args)
 			return err
 		}
 		if r.current {
-			if err := current(ctx, tx, r.id); err != nil {
+			if err := current(ctx, tx, r.id, r.logged.workItem); err != nil {
 				return err
 			}
 			continue
@@ -162,16 +162,20 @@ for update of e`, args)
 	return nil
 }
 
-// current takes back that a result is stale. One that was cancelled for that alone is an event again, under its own id.
-func current(ctx context.Context, tx pgx.Tx, id int64) error {
+// current takes back that a result is stale. One that was cancelled for that alone is an event again, under its own id, where an agent knows
+// of its item.
+func current(ctx context.Context, tx pgx.Tx, id int64, item string) error {
 	_, err := exec(ctx, tx, `
 update poller.events
 set stale_at = null,
   state = case when again then 'pending' else state end, reason = case when again then '' else reason end,
   detail = case when again then '' else detail end, next_look = case when again then now() else next_look end,
   updated_at = case when again then clock_timestamp() else updated_at end
-from (select id as of, state = 'cancelled' and reason = @superseded as again from poller.events where id = @id) s
-where id = s.of`, pgx.NamedArgs{"id": id, "superseded": poll.ReasonSuperseded})
+from (select id as of, state = 'cancelled' and reason = @superseded and `+told+` as again from poller.events where id = @id) s
+where id = s.of`, pgx.NamedArgs{
+		"id": id, "superseded": poll.ReasonSuperseded, "item": item,
+		"unconfirmed": ledger.ReasonUnconfirmed, "done": poll.ReasonDone, "again": poll.ReasonTypedAgain,
+	})
 	return err
 }
 
