@@ -108,7 +108,9 @@ func mentions(text, login string) bool {
 }
 
 // trusts reports whether an item counts by its label, or by whom it is assigned to, whoever wrote it.
-func (p Policy) trusts(i Item) bool { return p.TrustLabel && (i.Care == CareLabel || i.Care == CareAssigned) }
+func (p Policy) trusts(i Item) bool {
+	return p.TrustLabel && (i.Care == CareLabel || i.Care == CareAssigned)
+}
 
 func (p Policy) judge(a Author, body string) (reason string) {
 	switch {
