@@ -254,7 +254,7 @@ func (l *look) firstSight(ctx context.Context, item Item, k *Known, at time.Time
 // opened makes the events of a first sight, with the editor of the item's own text.
 func (l *look) opened(ctx context.Context, t thread, posts []Post) ([]Event, error) {
 	events, err := l.maker.firstSight(t, posts)
-	if err != nil || events[0].Text == "" || l.watched.Policy.TrustLabel {
+	if err != nil || events[0].Text == "" || l.maker.policy.trusts(t.item) {
 		return events, err
 	}
 	editors, err := l.editors(ctx, []string{t.item.NodeID})

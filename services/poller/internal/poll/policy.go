@@ -41,7 +41,8 @@ type Policy struct {
 	Associations []string
 	// Machines are the logins of bots whose posts count, in any case; without it, nobody's who is a machine.
 	Machines []string
-	// TrustLabel lets an item's opening event through whoever wrote the item: putting it under our care takes triage rights.
+	// TrustLabel lets the opening event of an item through that has the label, whoever wrote it: to put one on takes triage rights. To
+	// mention an account takes none.
 	TrustLabel bool
 	// Own is the login that the source's token acts as; empty when it is not known. What it writes is ours, unless it is among the
 	// authors: then it is a person's, and only the mark tells what is ours.
@@ -67,11 +68,14 @@ func (p Policy) opening(i Item) (reason string) {
 	if strings.Contains(i.Body, marker) {
 		return ReasonOwn
 	}
-	if p.TrustLabel {
+	if p.trusts(i) {
 		return ""
 	}
 	return p.judge(i.Author, "")
 }
+
+// trusts reports whether an item counts by its label, whoever wrote it.
+func (p Policy) trusts(i Item) bool { return p.TrustLabel && i.Care == CareLabel }
 
 func (p Policy) judge(a Author, body string) (reason string) {
 	switch {

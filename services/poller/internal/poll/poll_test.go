@@ -69,7 +69,7 @@ func TestPolicy_WhoMaySteer(t *testing.T) {
 		{"the label is trusted, a machine", Policy{TrustLabel: true}, bot, "x", "", ReasonBot},
 		{"the label is trusted, our own mark", Policy{TrustLabel: true}, alice, "<!-- muxpost -->", ReasonOwn, ReasonOwn},
 	} {
-		equal(t, tt.name+", opening", tt.policy.opening(Item{Author: tt.author, Body: tt.body}), tt.opening)
+		equal(t, tt.name+", opening", tt.policy.opening(Item{Author: tt.author, Body: tt.body, Care: CareLabel}), tt.opening)
 		equal(t, tt.name+", comment", tt.policy.post(Post{Author: tt.author, Body: tt.body}), tt.comment)
 	}
 }

@@ -194,6 +194,12 @@ func (l *look) mayBelong(item Item) bool {
 	return sameRepository(item) || l.maker.policy.allows(item.Author) && !item.Author.Machine
 }
 
+// mayTell reports whether what CI says of a pull request may reach an agent: its words are those of whoever wrote what it ran. An operator who
+// linked it has seen it, and whoever put on a label that is trusted.
+func (l *look) mayTell(item Item, rule Rule) bool {
+	return l.mayBelong(item) || rule == RuleByHand || rule == RuleItself && l.maker.policy.trusts(item)
+}
+
 func sameRepository(item Item) bool {
 	return strings.EqualFold(item.Pull.HeadRepository, item.Repository)
 }
