@@ -193,7 +193,7 @@ func settled() map[string]Explanation {
 		"editor": {"somebody edited it who may not steer, or it cannot be told who did",
 			"if he may steer, add his login to authors; if nobody can tell, give the source a token"},
 		"empty":  {"there is nothing in it that an agent could read", ""},
-		"untold": {"it tells the end of an item of which no agent was told anything", ""},
+		"untold": {"it tells the end of an item, or a result of its CI, and no agent was told anything of the item", ""},
 		"loop": {"more was written about the item within five minutes than people write, which looks like programs that answer each other",
 			"look at who wrote it; muxpost retry delivers one, and poller.loop_posts is the limit"},
 		"bot":         {"a machine wrote it, and machines do not steer agents: two that answer each other would never end", ""},

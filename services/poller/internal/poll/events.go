@@ -270,8 +270,8 @@ func (m maker) settled(e Event, reason string) Event {
 	return e
 }
 
-// SettleUntold settles an event that tells the end of an item of which no agent knows.
-func SettleUntold(e Event) Event { return maker{}.settled(e, ReasonUntold) }
+// Settle settles an event for a reason.
+func Settle(e Event, reason string) Event { return maker{}.settled(e, reason) }
 
 // OnceMore returns a text that may be in the conversation already, as it is typed again.
 func OnceMore(text string) string {

@@ -22,7 +22,7 @@ const (
 	ReasonEmpty = "empty"
 	// ReasonLoop: dropped, because more was written about its item within a short time than people write.
 	ReasonLoop = "loop"
-	// ReasonUntold: settled, because it tells the end of an item of which no agent was told anything.
+	// ReasonUntold: settled, because it tells the end of an item, or a result of its CI, and no agent was told anything of the item.
 	ReasonUntold = "untold"
 	// ReasonSuperseded: cancelled, because it was edited upstream before it was delivered, and a later revision is in its place; or
 	// because it is a result of CI, and its commit is no longer the head.
@@ -143,7 +143,7 @@ func explain(reason, login string) string {
 	case ledger.ReasonBaselined:
 		return "it was there before the item was first seen"
 	case ReasonUntold:
-		return "no agent was told of the item, so none is told of its end"
+		return "no agent was told of the item, so none is told of its end or its CI"
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package poll
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"regexp"
@@ -74,8 +75,9 @@ func (l *look) pull(ctx context.Context, item Item, k KnownPull, there bool, at 
 	l.rearm(ctx, []string{k.WorkItem})
 	t := thread{workItem: k.WorkItem, item: item, pull: item.Ref.String(), node: item.NodeID}
 	full := WantsFull(ctx)
+	rule := cmp.Or(r.Rule, k.Rule)
 	if !full && k.quiet(item) && r.Rule == "" {
-		return l.ci(ctx, t, k)
+		return l.ci(ctx, t, rule)
 	}
 	state, told, err := l.maker.ended(t, item, k.Open || !there, k.ClosedUpstream, k.ShownAt)
 	if err != nil {
@@ -97,7 +99,7 @@ func (l *look) pull(ctx context.Context, item Item, k KnownPull, there bool, at 
 	if err := l.record(ctx, record); err != nil {
 		return err
 	}
-	return l.ci(ctx, t, k)
+	return l.ci(ctx, t, rule)
 }
 
 // itself takes a pull request under our care as a work item of its own.
@@ -124,9 +126,9 @@ func (k KnownPull) quiet(item Item) bool {
 }
 
 // ci reads the results of CI at the head of an open pull request. What is known already makes no event again.
-func (l *look) ci(ctx context.Context, t thread, _ KnownPull) error {
+func (l *look) ci(ctx context.Context, t thread, rule Rule) error {
 	head := t.item.Pull.HeadSHA
-	if !t.item.Open || head == "" {
+	if !t.item.Open || head == "" || !l.mayTell(t.item, rule) {
 		return nil
 	}
 	checks, err := l.watched.Source.Checks(ctx, t.item.Repository, head)

@@ -150,7 +150,7 @@ func (l *look) heardCheck(ctx context.Context, c Change, place string) error {
 		if err != nil {
 			return err
 		}
-		if item.Pull == nil || item.NodeID != k.NodeID || !item.Open {
+		if item.Pull == nil || item.NodeID != k.NodeID || !item.Open || !l.mayTell(item, k.Rule) {
 			continue
 		}
 		t := thread{workItem: k.WorkItem, item: item, pull: item.Ref.String(), node: item.NodeID}
