@@ -65,8 +65,8 @@ func (l *look) heardIssue(ctx context.Context, c Change, place string) error {
 		if errors.Is(err, fault.NotFound) {
 			return nil
 		}
-		if err != nil || !item.Open || item.Care == "" && k == nil {
-			return err
+		if err != nil || !item.Open || item.Care == "" {
+			return err // an operator wrote to it, and that is all
 		}
 		return l.firstSight(ctx, item, k, item.UpdatedAt)
 	}
