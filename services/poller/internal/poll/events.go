@@ -93,6 +93,7 @@ func (m maker) later(t thread, posts []Post, baseline time.Time) ([]Event, error
 		if e.EditedText, err = m.said(t, c, true); err != nil {
 			return nil, err
 		}
+		e.Unattested = c.Kind == KindReview && !c.EditorKnown
 		events = append(events, e)
 	}
 	return events, nil

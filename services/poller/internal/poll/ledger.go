@@ -303,6 +303,10 @@ type Event struct {
 	// EditedText takes the place of Text, and EditedAt that of UpstreamAt, when an earlier revision may be in the conversation.
 	EditedText string
 	EditedAt   time.Time
+	// Unattested is true where nobody can say whether somebody else changed it: then it counts only as long as nothing else is known of it.
+	Unattested bool
+	// First is true of what was only just written when it was told: it is older than anything else that is known of it.
+	First bool
 	// Excerpt is what was written, up to a length, for the context of later events; empty when its author may not steer.
 	Excerpt string
 	Harness string

@@ -125,6 +125,12 @@ func (l *look) heardPost(ctx context.Context, t thread, r Record, c Change) erro
 		return l.record(ctx, r)
 	}
 	posts := []Post{*c.Post}
+	if c.Post.Kind == KindReview && !c.First {
+		var err error
+		if posts, err = l.asShown(ctx, c); err != nil {
+			return err
+		}
+	}
 	if err := l.whoEdited(ctx, posts); err != nil {
 		return err
 	}
@@ -132,8 +138,17 @@ func (l *look) heardPost(ctx context.Context, t thread, r Record, c Change) erro
 	if err != nil {
 		return err
 	}
+	for i := range events {
+		events[i].First = c.First
+	}
 	r.Events = events
 	return l.record(ctx, r)
+}
+
+// asShown returns a review as the source shows it now. It tells no time of its changes, so that nothing says which of two is the later one.
+func (l *look) asShown(ctx context.Context, c Change) ([]Post, error) {
+	posts, err := l.watched.Source.Posts(ctx, c.Repository, c.Number, true, c.Item.UpdatedAt)
+	return slices.DeleteFunc(posts, func(p Post) bool { return p.NodeID != c.Post.NodeID }), err
 }
 
 // heardCheck takes a result of CI: of a pull request of ours at whose head it is, or was. Which commit that is, is asked.

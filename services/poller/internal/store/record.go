@@ -87,7 +87,7 @@ func (s *Store) fresh(ctx context.Context, r poll.Record) (out []poll.Event, err
 		object := poll.ObjectOf(e.Key)
 		revision, there := known[cmp.Or(object, e.Key.String())]
 		switch {
-		case there && (object == "" || revision == e.Key.Revision):
+		case there && (object == "" || revision == e.Key.Revision || e.First):
 		case there || object == "" && e.Kind != poll.KindCheck || e.UpstreamAt.After(forgotten):
 			out = append(out, e)
 		case object == "":
