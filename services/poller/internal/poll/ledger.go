@@ -244,6 +244,8 @@ type Record struct {
 	Pull *PullRecord
 	// Partial is true when the item was not read, only something of it was heard: then how far it was read is left as it is.
 	Partial bool
+	// Aside is true when only a post was heard of: what its payload shows of the item beside it ends and begins nothing.
+	Aside bool
 	// Deleted are objects of which is known that they are gone.
 	Deleted []Event
 	// Complete is true when the events are those of every comment that the listing has: one that they lack is missing.

@@ -120,6 +120,7 @@ func (l *look) heardPull(ctx context.Context, c Change, place string) error {
 
 // heardPost takes something that was written, edited or deleted in a thread that was read before.
 func (l *look) heardPost(ctx context.Context, t thread, r Record, c Change) error {
+	r.Aside = true
 	if c.Deleted {
 		r.Deleted = []Event{l.maker.postEvent(t, *c.Post)}
 		return l.record(ctx, r)
@@ -173,7 +174,15 @@ func (l *look) heardCheck(ctx context.Context, c Change, place string) error {
 		if err != nil || !failed {
 			return err
 		}
-		if err := l.record(ctx, Record{WorkItem: k.WorkItem, Item: item, Events: []Event{e}, Pull: &PullRecord{}, Partial: true}); err != nil {
+		r := Record{WorkItem: k.WorkItem, Item: item, Events: []Event{e}, Pull: &PullRecord{}, Partial: true}
+		state, told, err := l.maker.ended(t, item, k.Open, k.ClosedUpstream, k.ShownAt)
+		if err != nil {
+			return err
+		}
+		if told {
+			r.Events = append(r.Events, state)
+		}
+		if err := l.record(ctx, r); err != nil {
 			return err
 		}
 	}

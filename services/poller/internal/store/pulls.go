@@ -25,7 +25,7 @@ func upsertPull(ctx context.Context, tx pgx.Tx, r poll.Record) (over bool, err e
 		"node": clean(i.NodeID), "source": r.Source, "place": r.Place, "number": i.Ref.Number(), "title": clean(i.Title), "url": clean(i.URL),
 		"item": r.WorkItem, "rule": string(r.Pull.Rule), "detail": clean(r.Pull.Detail), "closes": r.Pull.Closes, "state": state,
 		"closedat": orNull(i.ClosedAt), "updated": orNull(i.UpdatedAt), "seen": orNull(r.SeenAt), "since": orNull(r.CommentsSince),
-		"read": r.WorkItem != "" && !r.Partial, "sha": "",
+		"read": r.WorkItem != "" && !r.Partial, "sha": "", "aside": r.Aside,
 	}
 	if i.Pull != nil {
 		args["sha"] = clean(i.Pull.HeadSHA)
@@ -43,10 +43,10 @@ insert into poller.pulls (node_id, source, place, number) values (@node, @source
 update poller.pulls
 set source = @source, place = @place, number = @number, title = coalesce(nullif(@title, ''), title), url = coalesce(nullif(@url, ''), url),
   closes = coalesce(@closes::text[], closes),
-  head_sha = case when @updated < shown_at or @sha = '' then head_sha else @sha end,
-  state = case when @updated < shown_at then state else @state end,
-  closed_upstream = case when @updated < shown_at then closed_upstream else coalesce(@closedat, closed_upstream) end,
-  shown_at = greatest(shown_at, @updated)
+  head_sha = case when @aside or @updated < shown_at or @sha = '' then head_sha else @sha end,
+  state = case when @aside or @updated < shown_at then state else @state end,
+  closed_upstream = case when @aside or @updated < shown_at then closed_upstream else coalesce(@closedat, closed_upstream) end,
+  shown_at = case when @aside then shown_at else greatest(shown_at, @updated) end
 where node_id = @node`, args); err != nil {
 		return false, err
 	}

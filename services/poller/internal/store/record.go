@@ -188,7 +188,7 @@ func upsertItem(ctx context.Context, tx pgx.Tx, r poll.Record) (baselined bool, 
 		"number": i.Ref.Number(), "title": clean(i.Title), "url": clean(i.URL), "first": r.FirstSight, "closed": r.Closed,
 		"body": clean(poll.ContextBody(i.Body)), "seen": orNull(r.SeenAt),
 		"updated": orNull(i.UpdatedAt), "comments": max(0, i.Comments), "since": orNull(r.CommentsSince), "partial": r.Partial,
-		"closedat": orNull(i.ClosedAt),
+		"closedat": orNull(i.ClosedAt), "aside": r.Aside,
 	}
 	if r.FirstSight {
 		if _, err := exec(ctx, tx, `
@@ -228,9 +228,9 @@ set node_id = @node, source = @source, place = @place, number = case when @numbe
   seen_at = case when @partial then seen_at else @seen end, seen_updated_at = case when @partial then seen_updated_at else @updated end,
   seen_comments = case when @partial then seen_comments else @comments end,
   comments_since = case when @partial then comments_since else @since end,
-  closed_at = case when @updated < shown_at then closed_at when @closed then coalesce(closed_at, now()) end,
-  closed_upstream = case when @updated < shown_at then closed_upstream else coalesce(@closedat, closed_upstream) end,
-  shown_at = greatest(shown_at, @updated)
+  closed_at = case when @aside or @updated < shown_at then closed_at when @closed then coalesce(closed_at, now()) end,
+  closed_upstream = case when @aside or @updated < shown_at then closed_upstream else coalesce(@closedat, closed_upstream) end,
+  shown_at = case when @aside then shown_at else greatest(shown_at, @updated) end
 where work_item = @item`, args)
 	return baselined, err
 }
