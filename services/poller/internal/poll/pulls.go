@@ -87,7 +87,11 @@ func (l *look) pull(ctx context.Context, item Item, k KnownPull, there bool, at 
 	if full || k.Waiting || len(k.Missing) > 0 || k.SeenAt.IsZero() {
 		since = time.Time{}
 	}
-	record, err := l.thread(ctx, t, since, k.Missing, k.UnlinkedAt, at)
+	baseline := k.UnlinkedAt
+	if !k.SeenAt.IsZero() {
+		baseline = time.Time{} // what was there before is known by now, and what is known and changes is news
+	}
+	record, err := l.thread(ctx, t, since, k.Missing, baseline, at)
 	if err != nil {
 		return err
 	}
