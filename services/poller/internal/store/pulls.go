@@ -178,10 +178,11 @@ where id = s.of`, pgx.NamedArgs{"id": id, "superseded": poll.ReasonSuperseded})
 // Link writes down to which item a pull request belongs by an operator's word, and returns the link, and whether it is new. What was
 // written there by now is no event of the item, and what waits for another item's agent goes there still.
 func (s *Store) Link(ctx context.Context, r poll.Record, who string) (linked poll.Linked, changed bool, err error) {
+	// On the clock of the source: that of the database may be another one.
 	args := pgx.NamedArgs{
 		"node": clean(r.Item.NodeID), "source": r.Source, "place": r.Place, "number": r.Item.Ref.Number(), "title": clean(r.Item.Title),
 		"url": clean(r.Item.URL), "item": r.WorkItem, "rule": string(r.Pull.Rule), "detail": clean(r.Pull.Detail), "who": clean(who),
-		"sha": clean(r.Item.Pull.HeadSHA),
+		"sha": clean(r.Item.Pull.HeadSHA), "shown": orNull(r.Item.UpdatedAt),
 	}
 	err = db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := exec(ctx, tx, `
@@ -199,7 +200,7 @@ on conflict do nothing`, args); err != nil {
 		}
 		if owner != r.WorkItem {
 			if _, err := exec(ctx, tx, `
-update poller.pulls set unlinked_at = greatest(unlinked_at, now()), seen_at = null, posts_since = null where node_id = @node`, args); err != nil {
+update poller.pulls set unlinked_at = greatest(unlinked_at, @shown, case when @shown::timestamptz is null then now() end), seen_at = null, posts_since = null where node_id = @node`, args); err != nil {
 				return err
 			}
 		}
