@@ -144,7 +144,9 @@ type Known struct {
 	// WorkItem is its canonical ref, for good.
 	WorkItem string
 	NodeID   string
-	Number   uint64
+	// Place is where it was last seen, as PlaceOf names it, and Number what it had there.
+	Place  string
+	Number uint64
 	// Baselined is true once its opening event is in the ledger.
 	Baselined bool
 	// Closed is true when it was closed or gone at its last sight.
@@ -175,6 +177,8 @@ type Owner struct {
 // KnownPull is a pull request as the ledger knows it.
 type KnownPull struct {
 	NodeID string
+	// Place and Number are as Known's.
+	Place  string
 	Number uint64
 	// WorkItem is the item that it belongs to, and Rule how it came to it; empty when it belongs to none.
 	WorkItem string

@@ -279,7 +279,7 @@ func (l *look) record(ctx context.Context, r Record) error {
 // quiet reports whether the item looks as it did when its comments were last read, and that was long enough after its last
 // change for the change to have been the whole of it.
 func (k Known) quiet(item Item) bool {
-	return k.SeenUpdatedAt.Equal(item.UpdatedAt) && k.SeenComments == item.Comments && k.SeenAt.Sub(item.UpdatedAt) >= settleTime
+	return k.Place == PlaceOf(item.Ref) && k.SeenUpdatedAt.Equal(item.UpdatedAt) && k.SeenComments == item.Comments && k.SeenAt.Sub(item.UpdatedAt) >= settleTime
 }
 
 func newest(posts []Post) (since time.Time) {

@@ -284,6 +284,8 @@ func TestKnown_IsQuietOnlyLongAfterItsLastChange(t *testing.T) {
 		{"another number of comments", Known{SeenAt: at.Add(time.Hour), SeenUpdatedAt: at, SeenComments: 2},
 			Item{UpdatedAt: at, Comments: 3}, false},
 		{"never seen", Known{}, Item{UpdatedAt: at}, false},
+		{"unchanged, of a repository that had another name", Known{Place: "github:octo/gadget", SeenAt: at.Add(time.Minute), SeenUpdatedAt: at},
+			Item{UpdatedAt: at}, false},
 	} {
 		equal(t, tt.name, tt.known.quiet(tt.item), tt.want)
 	}

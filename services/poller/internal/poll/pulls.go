@@ -125,7 +125,7 @@ func (l *look) itself(ctx context.Context, item Item, r PullRecord, at time.Time
 
 // quiet reports whether the pull request looks as it did when its thread was last read, as Known's.
 func (k KnownPull) quiet(item Item) bool {
-	return !k.SeenAt.IsZero() && k.SeenUpdatedAt.Equal(item.UpdatedAt) && k.Open == item.Open && k.HeadSHA == item.Pull.HeadSHA &&
+	return k.Place == PlaceOf(item.Ref) && !k.SeenAt.IsZero() && k.SeenUpdatedAt.Equal(item.UpdatedAt) && k.Open == item.Open && k.HeadSHA == item.Pull.HeadSHA &&
 		len(k.Missing) == 0 && k.SeenAt.Sub(item.UpdatedAt) >= settleTime
 }
 
