@@ -37,8 +37,7 @@ type Ledger interface {
 	EndLook(ctx context.Context, source, holder string, end LookEnd) error
 	// Known returns the items that were last seen in a place and are not closed, and those with one of the node ids.
 	Known(ctx context.Context, place string, nodeIDs []string) ([]Known, error)
-	// KnownPulls returns the pull requests that were last seen in a place and are open or not yet known to have been told closed, and
-	// those with one of the node ids.
+	// KnownPulls returns the pull requests of items that were last seen in a place and are open, and those with one of the node ids.
 	KnownPulls(ctx context.Context, place string, nodeIDs []string) ([]KnownPull, error)
 	// PullsAt returns the pull requests of a place that belong to an item, and whose head is a commit or that have one of the numbers.
 	PullsAt(ctx context.Context, place, sha string, numbers []uint64) ([]KnownPull, error)

@@ -172,7 +172,8 @@ func (l *look) owner(ctx context.Context, item Item, k KnownPull) (owner Owner, 
 		return Owner{}, r, nil // it was taken off its item
 	}
 	if l.mayBelong(item) {
-		if k.Closes == nil || !k.SeenUpdatedAt.Equal(item.UpdatedAt) {
+		// GitHub finds out a moment later what somebody wrote that it closes.
+		if k.Closes == nil || !k.SeenUpdatedAt.Equal(item.UpdatedAt) || k.UnlinkedAt.Sub(item.UpdatedAt) < settleTime {
 			if r.Closes, err = l.closes(ctx, item); err != nil {
 				return Owner{}, r, err
 			}

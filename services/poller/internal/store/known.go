@@ -46,9 +46,9 @@ order by number`, pgx.NamedArgs{"place": place, "nodes": nodeIDs})
 	return known, db.Fault(err)
 }
 
-// KnownPulls returns the pull requests that were last seen in a place and are open, and those with one of the node ids.
+// KnownPulls returns the pull requests of items that were last seen in a place and are open, and those with one of the node ids.
 func (s *Store) KnownPulls(ctx context.Context, place string, nodeIDs []string) ([]poll.KnownPull, error) {
-	return s.knownPulls(ctx, `place = @place and state = 'open' or node_id = any(@nodes)`, pgx.NamedArgs{"place": place, "nodes": nodeIDs})
+	return s.knownPulls(ctx, `place = @place and state = 'open' and work_item is not null or node_id = any(@nodes)`, pgx.NamedArgs{"place": place, "nodes": nodeIDs})
 }
 
 // PullsAt returns the pull requests of a place that belong to an item and whose head is a commit, or that have one of the numbers.

@@ -34,9 +34,9 @@ func upsertPull(ctx context.Context, tx pgx.Tx, r poll.Record) (over bool, err e
 insert into poller.pulls (node_id, source, place, number) values (@node, @source, @place, @number) on conflict do nothing`, args); err != nil {
 		return false, err
 	}
-	var owner, head string
-	if err := tx.QueryRow(ctx, `select coalesce(work_item, ''), head_sha from poller.pulls where node_id = @node for update`, args).
-		Scan(&owner, &head); err != nil {
+	var owner, rule string
+	if err := tx.QueryRow(ctx, `select coalesce(work_item, ''), rule from poller.pulls where node_id = @node for update`, args).
+		Scan(&owner, &rule); err != nil {
 		return false, err
 	}
 	if _, err := exec(ctx, tx, `
@@ -55,7 +55,7 @@ where node_id = @node`, args); err != nil {
 		_, err := exec(ctx, tx, `
 update poller.pulls set unlinked_at = greatest(unlinked_at, @seen), seen_updated_at = @updated where node_id = @node and work_item is null`, args)
 		return true, err
-	case owner == "" && r.Pull.Rule != "":
+	case owner == "" && r.Pull.Rule != "" && rule != string(poll.RuleByHand):
 		if err := link(ctx, tx, args); err != nil {
 			return false, err
 		}
