@@ -69,6 +69,7 @@ func TestSteer_TheLabelIsTrustedAndNoMention(t *testing.T) {
 func TestSteer_AReviewThatChangedIsRefusedWhereNobodyCanSayByWhom(t *testing.T) {
 	w, p, n := pullWorld(t, fakegithub.Issue{Body: "Fixes #1"})
 	look(t, p)
+	sql(t, p, `update poller.items set context_at = null`) // so that the context goes along
 	must(t, w.Inject(fakegithub.Fault{Kind: fakegithub.KindForbidden, Path: "/graphql", Times: -1}))
 	id := w.review(t, n, fakegithub.Review{Author: "alice", Body: "paint it red"})
 	look(t, p)
@@ -77,6 +78,12 @@ func TestSteer_AReviewThatChangedIsRefusedWhereNobodyCanSayByWhom(t *testing.T) 
 	w.comment(t, n, "mallory", "so that it is read")
 	look(t, p)
 	equal(t, "rows", rows(t, p)[1:], []string{"review alice cancelled superseded", "review alice settled editor", "comment mallory settled unauthorised"})
+	w.comment(t, n, "alice", "what now?")
+	look(t, p)
+	carry(t, p)
+	if all := strings.Join(w.askedTexts(), "\n"); !strings.Contains(all, "what now?") || strings.Contains(all, "delete everything") {
+		t.Errorf("told:\n%s", all)
+	}
 }
 
 // TestTake_AnOldReviewThatIsToldAgainIsNoNews: a review tells no time of its changes.

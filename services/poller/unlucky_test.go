@@ -322,3 +322,20 @@ func TestPull_FirstSeenWithManyPosts(t *testing.T) {
 		}
 	}
 }
+
+func TestPull_ALimitInTheMiddleLosesNothing(t *testing.T) {
+	for _, path := range []string{"/repos/acme/widgets/pulls/2/reviews", "/repos/acme/widgets/commits"} {
+		w, p, n := pullWorld(t, fakegithub.Issue{Body: "Fixes #1", Pull: &fakegithub.Pull{HeadSHA: shaA}})
+		w.comment(t, n, "alice", "one")
+		w.review(t, n, fakegithub.Review{Author: "alice", Body: "two"})
+		_, err := w.SetCheckRun("acme", "widgets", fakegithub.CheckRun{Name: "build", HeadSHA: shaA, Conclusion: "failure"})
+		must(t, err)
+		must(t, w.Inject(fakegithub.Fault{Kind: fakegithub.KindSecondaryLimit, Path: path, RetryAfter: 1}))
+		if r := tryLook(t, p); r.Err == nil {
+			t.Error(path, "no error")
+		}
+		sql(t, p, `update poller.sources set not_before = null`)
+		look(t, p)
+		equal(t, path, rows(t, p), []string{"opened alice delivered", "review alice pending", "comment alice pending", "check  pending"})
+	}
+}
