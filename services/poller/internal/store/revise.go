@@ -62,6 +62,7 @@ func revise(ctx context.Context, tx pgx.Tx, e poll.Event) (bool, error) {
 	e.DeliveryID = ledger.DeliveryID(e.Key, e.WorkItem)
 	if e.Unattested && e.State == ledger.Pending {
 		e = poll.Settle(e, poll.ReasonEditor)
+		e.Excerpt = "" // nor does it go along as the context of another one
 	}
 	edited := poll.Edited(earlier)
 	if edited {
