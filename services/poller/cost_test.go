@@ -46,7 +46,6 @@ func TestCost_WhatDidNotChangeIsFree(t *testing.T) {
 	w.clock.advance(2 * time.Minute) // the items' last change is long enough ago
 	look(t, p)
 	second, _ := w.charged()
-	sent := 0
 	for range 10 {
 		w.clock.advance(30 * time.Second)
 		look(t, p)

@@ -198,7 +198,7 @@ func (m maker) postEvent(t thread, c Post) Event {
 // ended returns the event that says how an item or a pull request of it stands now, when it stood otherwise before. was is when it was
 // last closed, on the source's clock; zero when that is not known. What is older than what was shown at a time is no news.
 func (m maker) ended(t thread, now Item, wasOpen bool, was, shown time.Time) (Event, bool, error) {
-	revision, state := "", ""
+	var revision, state string
 	switch {
 	case now.UpdatedAt.Before(shown):
 		return Event{}, false, nil
