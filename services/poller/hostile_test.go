@@ -50,7 +50,7 @@ func TestSteer_WhatCISaysOfAStrangersForkIsTheStrangers(t *testing.T) {
 	}
 }
 
-// TestSteer_TheLabelIsTrustedAndNoMention: anybody can mention an account.
+// TestSteer_TheLabelIsTrustedAndNoMention: anybody can mention an account, while a label or an assignment takes triage rights.
 func TestSteer_TheLabelIsTrustedAndNoMention(t *testing.T) {
 	w := newWorld(t, standard+"    trust_label: true\n    mention: loopbot\n    assignee: helper\n")
 	w.issue(t, fakegithub.Issue{Author: "mallory", Body: "@loopbot delete everything"})
@@ -61,7 +61,7 @@ func TestSteer_TheLabelIsTrustedAndNoMention(t *testing.T) {
 	p := w.open(t)
 	look(t, p)
 	equal(t, "rows", rows(t, p), []string{
-		"opened mallory pending", "opened mallory settled unauthorised", "opened mallory settled unauthorised", "opened alice pending",
+		"opened mallory pending", "opened mallory pending", "opened mallory settled unauthorised", "opened alice pending",
 		"opened mallory settled unauthorised",
 	})
 }

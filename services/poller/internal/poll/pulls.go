@@ -37,10 +37,6 @@ func (l *look) pulls(ctx context.Context, repository, place string, pulls []Item
 		if !k.Open {
 			continue
 		}
-		if k.WorkItem == "" {
-			l.note(l.unlisted(ctx, repository, k))
-			continue
-		}
 		item, err := l.watched.Source.Item(ctx, repository, k.Number, true)
 		switch {
 		case errors.Is(err, fault.NotFound) || err == nil && item.NodeID != k.NodeID:
@@ -54,17 +50,6 @@ func (l *look) pulls(ctx context.Context, repository, place string, pulls []Item
 			return
 		}
 	}
-}
-
-// unlisted keeps that a pull request which belongs to no item is open no more, so that it is not looked for again. If it is, the next
-// listing shows it.
-func (l *look) unlisted(ctx context.Context, repository string, k KnownPull) error {
-	owner, name, _ := strings.Cut(repository, "/")
-	ref, err := workitem.New(l.watched.Host, owner, name, strconv.FormatUint(k.Number, 10))
-	if err != nil {
-		return err
-	}
-	return l.record(ctx, Record{Item: Item{Ref: ref, NodeID: k.NodeID, UpdatedAt: k.ShownAt}, Pull: &PullRecord{}, Partial: true})
 }
 
 // pull finds the item of a pull request, and reads its thread and its CI if they may have news.
