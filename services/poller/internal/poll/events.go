@@ -213,7 +213,7 @@ func (m maker) ended(t thread, now Item, wasOpen bool, was, shown time.Time) (Ev
 		if now.Pull != nil && now.Pull.Merged {
 			state = "merged into " + line(now.Pull.Base)
 		}
-	case now.Open && !wasOpen && !now.UpdatedAt.Equal(was): // what was done in the second of its end was done before it
+	case now.Open && !wasOpen:
 		revision, state = "reopened:"+stamp(was), "opened again"
 	default:
 		return Event{}, false, nil

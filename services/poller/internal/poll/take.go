@@ -75,8 +75,9 @@ func (l *look) heardIssue(ctx context.Context, c Change, place string) error {
 	if c.Post != nil {
 		return l.heardPost(ctx, t, r, c)
 	}
-	if c.Deleted {
-		return nil // a look says so, and closes it
+	if c.Deleted || k.Closed && c.Item.Open && c.Item.UpdatedAt.Equal(k.ClosedUpstream) {
+		// A look says so, and closes it. And what was told of the second in which it was closed may be from before that.
+		return nil
 	}
 	state, told, err := l.maker.ended(t, *c.Item, !k.Closed, k.ClosedUpstream, k.ShownAt)
 	if err != nil {
