@@ -1,7 +1,8 @@
 // Package identity says who is at the other end of a connection between machines: a certificate of one authority, whose name is a URI such as
 // spiffe://muxpost/host/east or spiffe://muxpost/service/dispatcher. Both ends show one. Addresses and host names say nothing.
 //
-// The files are looked at again at each handshake, so that a certificate can be renewed without a restart. The package issues none.
+// The files are looked at again at each handshake, so that a certificate can be renewed without a restart. The package issues none
+// (internal/authority does).
 package identity
 
 import (
@@ -17,14 +18,20 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 )
 
+// Domain is the part of every name that says whose it is.
+const Domain = "muxpost"
+
 // scheme begins every name.
-const scheme = "spiffe://muxpost/"
+const scheme = "spiffe://" + Domain + "/"
 
 // ID is a name without its scheme: "host/east", "service/dispatcher", "operator/ann".
 type ID string
 
-// The names of parties.
-const Dispatcher ID = "service/dispatcher"
+// The names of services.
+const (
+	Dispatcher ID = "service/dispatcher"
+	Poller     ID = "service/poller"
+)
 
 // Host is the name of a host.
 func Host(name string) ID { return ID("host/" + name) }
@@ -81,16 +88,36 @@ func Of(s *tls.ConnectionState) (ID, bool) {
 	if s == nil || len(s.PeerCertificates) == 0 {
 		return "", false
 	}
-	return nameOf(s.PeerCertificates[0])
+	return NameOf(s.PeerCertificates[0])
 }
 
-func nameOf(cert *x509.Certificate) (ID, bool) {
+// NameOf returns the name in a certificate, whoever signed it; false when there is none.
+func NameOf(cert *x509.Certificate) (ID, bool) {
 	if len(cert.URIs) != 1 {
 		return "", false
 	}
 	name, ok := strings.CutPrefix(cert.URIs[0].String(), scheme)
 	return ID(name), ok && name != ""
 }
+
+// Validity is how long a certificate lasts.
+type Validity struct {
+	Name         ID
+	Begins, Ends time.Time
+}
+
+// Look reads our own certificate. Files that cannot be used are fault.Invalid.
+func (f Files) Look() (Validity, error) {
+	m, err := (&loader{files: f}).load()
+	if err != nil {
+		return Validity{}, err
+	}
+	name, _ := NameOf(m.cert.Leaf)
+	return Validity{name, m.cert.Leaf.NotBefore, m.cert.Leaf.NotAfter}, nil
+}
+
+// Due reports whether it is time for another one: a third of its life is left, or less.
+func (v Validity) Due(now time.Time) bool { return v.Ends.Sub(now) <= v.Ends.Sub(v.Begins)/3 }
 
 // material is what the files hold.
 type material struct {
@@ -138,7 +165,7 @@ func (l *loader) read() (m material, err error) {
 	if err != nil {
 		return m, fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "the certificate "+l.files.Cert+" and its key cannot be used", err)
 	}
-	if _, ok := nameOf(cert.Leaf); !ok {
+	if _, ok := NameOf(cert.Leaf); !ok {
 		return m, fault.Newf(fault.Invalid, fault.ReasonBadConfig, "the certificate %s has no name of ours", l.files.Cert).
 			WithRemedy("its one URI must be such as " + Host("NAME").URI() + " or " + Dispatcher.URI())
 	}
@@ -169,7 +196,7 @@ func (l *loader) verify(s tls.ConnectionState, use x509.ExtKeyUsage, allow func(
 	if _, err := s.PeerCertificates[0].Verify(options); err != nil {
 		return err
 	}
-	name, ok := nameOf(s.PeerCertificates[0])
+	name, ok := NameOf(s.PeerCertificates[0])
 	if !ok || !allow(name) {
 		return fmt.Errorf("%q is not let in here", name)
 	}

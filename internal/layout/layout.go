@@ -104,5 +104,11 @@ func (d DataDir) Traces() string { return d.join("traces") }
 // TmuxdState is the state directory of tmuxd, where its section names no other. The sockets of the tmux servers lie there too.
 func (d DataDir) TmuxdState() string { return d.join("tmuxd") }
 
+// CA is the directory of the authority that issues certificates, where this installation has one.
+func (d DataDir) CA() string { return d.join("ca") }
+
+// Certificates holds the certificates that were issued here, with their keys, in a directory for each party.
+func (d DataDir) Certificates() string { return d.join("certificates") }
+
 // Work holds the working directories of agents, where the section of tmuxd names no others.
 func (d DataDir) Work() string { return d.join("work") }
