@@ -20,7 +20,7 @@ func (d *doctor) certificates(context.Context) {
 	for _, c := range []struct {
 		key   string
 		files settings.TLS
-	}{{"tmuxd.tls", d.Tmuxd.TLS.Files()}, {"dispatcher.tls", d.Dispatcher.TLS}} {
+	}{{"tmuxd.tls", d.Tmuxd.TLS.Files()}, {"dispatcher.tls", d.Dispatcher.TLS.Files()}, {"poller.tls", d.Poller.TLS.Files()}, {"command.tls", d.Command.TLS}} {
 		if c.files.CertFile == "" {
 			continue
 		}

@@ -33,8 +33,9 @@ const (
 	Lifetime = 10 * 365 * 24 * time.Hour
 	// DefaultTerm is how long a certificate lasts of which nobody says how long.
 	DefaultTerm = 30 * 24 * time.Hour
-	// MinTerm and MaxTerm bound what may be asked for: there is no revoking, so that a lost key counts until its certificate ends.
+	// MinTerm is the least that may be asked for.
 	MinTerm = time.Minute
+	// MaxTerm is the most: there is no revoking, so that a lost key counts until its certificate ends.
 	MaxTerm = 366 * 24 * time.Hour
 	// skew is how much the clocks of two machines may differ.
 	skew = 5 * time.Minute
