@@ -26,6 +26,7 @@ type file struct {
 type service struct {
 	Image       string
 	Build       map[string]any
+	PullPolicy  string `yaml:"pull_policy"`
 	User        string
 	ReadOnly    bool     `yaml:"read_only"`
 	CapDrop     []string `yaml:"cap_drop"`
@@ -115,9 +116,19 @@ func TestCompose_EveryServiceIsContained(t *testing.T) {
 }
 
 func TestCompose_ImagesArePinned(t *testing.T) {
-	for name, s := range rendered(t).Services {
+	all := rendered(t).Services
+	builders := map[string]int{}
+	for _, s := range all {
 		if len(s.Build) > 0 {
-			continue // our own, by the version that is built
+			builders[s.Image]++
+		}
+	}
+	for name, s := range all {
+		if strings.HasPrefix(s.Image, "muxpost/") { // by the version that is built
+			if builders[s.Image] != 1 || (len(s.Build) == 0) != (s.PullPolicy == "never") {
+				t.Errorf("%s: %s is built by %d services, and pulled by %q; one builds it, and nobody pulls it", name, s.Image, builders[s.Image], s.PullPolicy)
+			}
+			continue
 		}
 		_, tag, _ := strings.Cut(s.Image, ":")
 		if !regexp.MustCompile(`^v?\d+\.\d+`).MatchString(tag) {
