@@ -21,7 +21,9 @@ func healthCommand(a *app) *cobra.Command {
 		Use: "health SERVICE", Short: "Ask a service of this machine whether it serves, as a probe of a container does", Args: args(1, 1, ""),
 		Long: `health asks tmuxd, dispatcher or poller at the address where it listens on this machine, by grpc.health.v1, within three seconds. The dispatcher and
 the poller serve while their database answers. Exit codes: 0 it serves, 1 it says that it does not, 3 it does not answer.`,
-		RunE: func(cmd *cobra.Command, given []string) error { return a.health(cmd.Context(), layout.Service(given[0])) },
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.health(cmd.Context(), layout.Service(given[0]))
+		},
 	}
 }
 

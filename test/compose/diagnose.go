@@ -11,7 +11,7 @@ import (
 
 // diagnose asks as a person does from inside the network, with grpcurl: hosts by certificate, the dispatcher on its socket. Who has no
 // certificate, or another host's, is refused.
-func (s stack) diagnose(ctx context.Context, senders *senders) error {
+func (s stack) diagnose(ctx context.Context) error {
 	hosts, err := s.placed(ctx)
 	if err != nil {
 		return err

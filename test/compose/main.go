@@ -73,7 +73,7 @@ func run(ctx context.Context, s stack, keep bool) (err error) {
 	defer senders.abandon()
 	reached := func() error { return senders.reachEverybody(ctx, nil) }
 	step("every item has an agent", reached)
-	step("both hosts have agents, and they are known by their certificates", func() error { return s.diagnose(ctx, senders) })
+	step("both hosts have agents, and they are known by their certificates", func() error { return s.diagnose(ctx) })
 	step("host-b was cut off: its items waited, and those of host-a did not", func() error { return cut(ctx, s, senders) })
 	step("what waited for host-b is delivered", reached)
 	step("host-a lost its network and its name, and got them back", func() error { return unplug(ctx, s) })
