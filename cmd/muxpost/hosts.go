@@ -29,7 +29,7 @@ func hostsCommand(a *app) *cobra.Command {
 		},
 	}
 	a.jsonFlag(c)
-	c.AddCommand(addHostCommand(a), drainCommand(a), undrainCommand(a), evacuateCommand(a), supersededCommand(a), acceptCommand(a), forgetCommand(a))
+	c.AddCommand(inviteCommand(a), joinCommand(a), addHostCommand(a), drainCommand(a), undrainCommand(a), evacuateCommand(a), supersededCommand(a), acceptCommand(a), forgetCommand(a))
 	return c
 }
 

@@ -116,13 +116,19 @@ func (g Guard) Authorize(ctx context.Context, call rpc.Call) (context.Context, e
 	if need.open {
 		return ctx, nil
 	}
+	name, known := identity.Of(call.TLS)
+	if need.host {
+		if _, isHost := name.HostName(); !known || !isHost {
+			return ctx, fault.New(fault.Unauthenticated, "", "only a host may call this, with its certificate").WithRemedy("a host without one joins with muxpost hosts join")
+		}
+		return context.WithValue(ctx, hostKey{}, name), nil
+	}
 	if call.Authorization != "" {
 		return g.byToken(ctx, call, need)
 	}
 	if g.Local {
 		return ctx, nil
 	}
-	name, known := identity.Of(call.TLS)
 	switch {
 	case known && name.IsService() && (need.services || need.role <= Operate):
 		return ctx, nil

@@ -9,6 +9,8 @@ type need struct {
 	services bool
 	// open calls are for everybody.
 	open bool
+	// host says that a host makes the call by its certificate, and nobody else, whatever the role.
+	host bool
 }
 
 // methods returns what every call of the operator APIs needs. A call that is not here needs Admin.
@@ -25,6 +27,8 @@ func methods() map[string]map[string]need {
 			"RemoveTree": operate, "CancelEnding": operate, "DrainHost": operate, "UndrainHost": operate,
 			// These say which machines are trusted, or leave conversations behind for good.
 			"AddHost": admin, "AcceptHost": admin, "EvacuateHost": admin, "ForgetHost": admin,
+			// An invitation is the name of a host for whoever has it. Enroll checks it itself.
+			"InviteHost": admin, "Enroll": {role: Admin, open: true}, "Renew": {role: Admin, host: true},
 			// Who may make tokens may do everything.
 			"CreateToken": admin, "ListTokens": admin, "RevokeToken": admin,
 		},

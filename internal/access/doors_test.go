@@ -49,6 +49,15 @@ func (echo) AddHost(context.Context, *dispatcherv1.AddHostRequest) (*dispatcherv
 	return &dispatcherv1.AddHostResponse{}, nil
 }
 
+func (echo) Enroll(context.Context, *dispatcherv1.EnrollRequest) (*dispatcherv1.EnrollResponse, error) {
+	return &dispatcherv1.EnrollResponse{}, nil
+}
+
+func (echo) Renew(ctx context.Context, _ *dispatcherv1.RenewRequest) (*dispatcherv1.RenewResponse, error) {
+	host, _ := access.HostOf(ctx)
+	return &dispatcherv1.RenewResponse{Certificate: []byte(host)}, nil
+}
+
 // house is an API with both doors, and an authority that issues certificates.
 type house struct {
 	authority     *authority.Authority
@@ -171,6 +180,22 @@ func TestDoors_OtherMachinesNeedAServicesCertificateOrAToken(t *testing.T) {
 		if !errors.Is(deliver, tt.deliver) || !errors.Is(host, tt.host) {
 			t.Errorf("%s: %v, %v", name, deliver, host)
 		}
+	}
+	// A certificate is renewed for the host that shows the one before, and for nobody else, whatever his role.
+	admin, _ := h.token(t, "root", access.Admin)
+	for name, tt := range map[string]struct {
+		party identity.ID
+		token string
+		host  string
+	}{"a host": {"host/east", "", "east"}, "the poller": {identity.Poller, "", ""}, "an admin": {"", admin, ""}, "a person": {"operator/ann", "", ""}} {
+		answer, err := dispatcherv1.NewDispatcherServiceClient(h.dial(t, tt.party, tt.token)).Renew(t.Context(), &dispatcherv1.RenewRequest{})
+		if string(answer.GetCertificate()) != tt.host || (tt.host == "") != errors.Is(err, fault.Unauthenticated) {
+			t.Errorf("renewed for %s: %q, %v", name, answer.GetCertificate(), err)
+		}
+	}
+	// Whoever has an invitation has no certificate yet; the call checks it itself.
+	if _, err := dispatcherv1.NewDispatcherServiceClient(h.dial(t, "", "")).Enroll(t.Context(), &dispatcherv1.EnrollRequest{}); err != nil {
+		t.Errorf("enroll: %v", err)
 	}
 	if _, err := healthpb.NewHealthClient(h.dial(t, "", "")).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
 		t.Errorf("health: %v", err)

@@ -29,15 +29,7 @@ func (a *Authority) WriteTo(dir string, c Certificate) (identity.Files, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return files, fault.Wrap(fault.Invalid, fault.ReasonStorage, "the directory cannot be made", err)
 	}
-	for _, f := range []struct {
-		path string
-		data []byte
-	}{{files.CA, a.PEM()}, {files.Key, c.Key}, {files.Cert, c.Cert}} {
-		if err := replace(f.path, f.data); err != nil {
-			return files, fault.Wrap(fault.Invalid, fault.ReasonStorage, "the certificate cannot be written", err)
-		}
-	}
-	return files, nil
+	return files, Replace(files, c.Cert, c.Key, a.PEM())
 }
 
 // replace writes a file that is there whole or not at all, for its owner alone.

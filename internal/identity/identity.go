@@ -6,11 +6,15 @@
 package identity
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +42,9 @@ func Host(name string) ID { return ID("host/" + name) }
 
 // IsOperator reports whether it is a person's.
 func (id ID) IsOperator() bool { return strings.HasPrefix(string(id), "operator/") }
+
+// HostName is the name of a host; false where it is another party's.
+func (id ID) HostName() (string, bool) { return strings.CutPrefix(string(id), "host/") }
 
 // IsService reports whether it is a service's.
 func (id ID) IsService() bool { return id == Dispatcher || id == Poller }
@@ -72,11 +79,26 @@ func (f Files) Server(allow func(ID) bool) (*tls.Config, error) {
 }
 
 // OpenServer is Server, and lets in clients that show no certificate as well: they have to prove in another way who they are. One that is shown
-// has to be the authority's all the same.
+// has to be the authority's all the same. It shows the authority's certificate beside its own, for clients that know no more than how to
+// recognise that (Pinned).
 func (f Files) OpenServer(allow func(ID) bool) (*tls.Config, error) {
 	config, err := f.Server(allow)
 	if err != nil {
 		return nil, err
+	}
+	own := config.GetCertificate
+	config.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		cert, err := own(hello)
+		if err != nil {
+			return nil, err
+		}
+		with := *cert
+		if text, err := os.ReadFile(f.CA); err == nil { // else others do without it
+			if block, _ := pem.Decode(text); block != nil {
+				with.Certificate = append(slices.Clone(with.Certificate), block.Bytes)
+			}
+		}
+		return &with, nil
 	}
 	verify := config.VerifyConnection
 	config.ClientAuth = tls.RequestClientCert
@@ -105,6 +127,24 @@ func (f Files) Client(allow func(ID) bool) (*tls.Config, error) {
 		},
 		VerifyConnection: func(s tls.ConnectionState) error { return l.verify(s, x509.ExtKeyUsageServerAuth, allow) },
 	}, nil
+}
+
+// Pinned returns the configuration of a client that knows nothing but the SHA-256 of the authority's certificate, and speaks to whom allow names.
+func Pinned(fingerprint []byte, allow func(ID) bool) *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		InsecureSkipVerify: true, //nolint:gosec // as in Client
+		VerifyConnection: func(s tls.ConnectionState) error {
+			for _, cert := range s.PeerCertificates {
+				if sum := sha256.Sum256(cert.Raw); bytes.Equal(sum[:], fingerprint) {
+					roots := x509.NewCertPool()
+					roots.AddCert(cert)
+					return verify(roots, s, x509.ExtKeyUsageServerAuth, allow)
+				}
+			}
+			return errors.New("who answers is not of the authority that was named")
+		},
+	}
 }
 
 // Of returns the name of the verified party of a connection; false when there is none.
@@ -221,10 +261,14 @@ func (l *loader) verify(s tls.ConnectionState, use x509.ExtKeyUsage, allow func(
 	if err != nil {
 		return err
 	}
+	return verify(m.roots, s, use, allow)
+}
+
+func verify(roots *x509.CertPool, s tls.ConnectionState, use x509.ExtKeyUsage, allow func(ID) bool) error {
 	if len(s.PeerCertificates) == 0 {
 		return errors.New("no certificate was shown")
 	}
-	options := x509.VerifyOptions{Roots: m.roots, Intermediates: x509.NewCertPool(), CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{use}}
+	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(), CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{use}}
 	for _, cert := range s.PeerCertificates[1:] {
 		options.Intermediates.AddCert(cert)
 	}

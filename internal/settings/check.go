@@ -136,6 +136,10 @@ func (t *Tmuxd) check(p *problems) {
 	p.add(t.Height < 10 || t.Height > 1000, "height is %d: use 10 to 1000 rows, or a pane cannot be read", t.Height)
 	checkLabels(p, "labels", t.Labels)
 	t.TLS.check(p, false)
+	if t.RenewFrom != "" {
+		checkCalled(p, "renew_from", t.RenewFrom, layout.Dispatcher)
+		p.add(!t.TLS.Files().On(), "renew_from is set and tls is not: there is no certificate to renew")
+	}
 	p.add(t.Capacity < 0, "capacity is %d: use 0 for any number of agents, or as many as this host can bear", t.Capacity)
 	p.add(t.Retain.Age < time.Minute, "retain.age is %v: use 1m or more, or nobody can look at what an agent left", t.Retain.Age)
 	p.add(t.Retain.Count < 0, "retain.count is %d: use 0 or more", t.Retain.Count)

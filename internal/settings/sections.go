@@ -18,6 +18,8 @@ type Tmuxd struct {
 	SocketDir string `conf:"socket_dir"`
 	// TLS is how dispatchers on other machines reach this host; without it none does.
 	TLS ServerTLS `conf:"tls"`
+	// RenewFrom is the address of the dispatcher that renews the certificate; without one it is renewed by hand.
+	RenewFrom string `conf:"renew_from"`
 	// Tmux is the tmux binary, Exec the wrapper's.
 	Tmux string `conf:"tmux"`
 	Exec string `conf:"exec"`
@@ -211,6 +213,8 @@ type Dispatcher struct {
 	Hosts []Host `conf:"hosts"`
 	// TLS is by what hosts on other machines know this dispatcher, and the address, if any, at which other machines reach its API.
 	TLS ServerTLS `conf:"tls"`
+	// CADir is the directory of the authority that issues the certificates of hosts which join.
+	CADir string `conf:"ca_dir"`
 	// Placement says on which hosts the work items of some repositories may be started; the first that matches counts.
 	Placement []Placement `conf:"placement"`
 	// Harness is what a first session runs that names none itself.

@@ -131,6 +131,7 @@ func (s *Settings) derive(binDir string) {
 	t := &s.Tmuxd
 	t.Listen = cmp.Or(t.Listen, s.DataDir.Address(layout.Tmuxd))
 	s.Dispatcher.Listen = cmp.Or(s.Dispatcher.Listen, s.DataDir.Address(layout.Dispatcher))
+	s.Dispatcher.CADir = cmp.Or(s.beside(s.Dispatcher.CADir), s.DataDir.CA())
 	s.Dispatcher.EventsRetention = cmp.Or(s.Dispatcher.EventsRetention, s.Dispatcher.Retention)
 	if len(s.Dispatcher.Hosts) == 0 {
 		s.Dispatcher.Host.Address = cmp.Or(s.Dispatcher.Host.Address, s.DataDir.Address(layout.Tmuxd))

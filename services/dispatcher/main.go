@@ -32,6 +32,7 @@ import (
 	"muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1/dispatcherv1connect"
 	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
 	"muxpost.dev/muxpost/services/dispatcher/internal/endings"
+	"muxpost.dev/muxpost/services/dispatcher/internal/enroll"
 	"muxpost.dev/muxpost/services/dispatcher/internal/forget"
 	"muxpost.dev/muxpost/services/dispatcher/internal/hints"
 	"muxpost.dev/muxpost/services/dispatcher/internal/hosts"
@@ -122,6 +123,7 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	news, bearers := hints.New(), tokens.New(pool)
 	service := server.New(server.Config{
 		Deliverer: deliverer, Records: records, Hosts: fleet, Hints: hub, News: news, Build: own, Tokens: bearers, Logger: telemetry.Logger,
+		Enroller: enroll.New(enroll.Config{Dir: config.CADir, Invitations: bearers, Logger: telemetry.Logger, Now: time.Now}),
 	})
 	api, err := access.Open(access.Config{Listen: config.Listen, Remote: config.TLS.Listen, Files: filesOf(config.TLS.Files()), Tokens: bearers,
 		Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider(), StopTimeout: draining,

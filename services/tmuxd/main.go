@@ -28,6 +28,7 @@ import (
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 	"muxpost.dev/muxpost/services/tmuxd/internal/notes"
 	"muxpost.dev/muxpost/services/tmuxd/internal/pidfd"
+	"muxpost.dev/muxpost/services/tmuxd/internal/renew"
 	"muxpost.dev/muxpost/services/tmuxd/internal/server"
 	"muxpost.dev/muxpost/services/tmuxd/internal/tmux"
 	"muxpost.dev/muxpost/services/tmuxd/internal/trees"
@@ -154,9 +155,14 @@ func serveOn(ctx context.Context, c settings.Tmuxd, service *server.Server, tele
 	if err := add("server", c.Listen, rpc.Listen); err != nil || !c.TLS.Files().On() {
 		return err
 	}
-	files := c.TLS.Files()
+	files := identity.Files{Cert: c.TLS.CertFile, Key: c.TLS.KeyFile, CA: c.TLS.CAFile}
+	if c.RenewFrom != "" {
+		group.Add("renew", func(ctx context.Context) error {
+			return renew.Run(ctx, renew.Config{Files: files, Dispatcher: c.RenewFrom, Logger: telemetry.Logger, Now: time.Now})
+		})
+	}
 	var err error
-	options.TLS, err = identity.Files{Cert: files.CertFile, Key: files.KeyFile, CA: files.CAFile}.Server(func(id identity.ID) bool {
+	options.TLS, err = files.Server(func(id identity.ID) bool {
 		return id == identity.Dispatcher || id.IsOperator()
 	})
 	if err != nil {

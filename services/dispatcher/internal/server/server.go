@@ -90,8 +90,9 @@ type Config struct {
 	Hosts     Hosts
 	Hints     *hints.Hub
 	// Tokens are those of people and scripts.
-	Tokens Tokens
-	Logger *slog.Logger
+	Tokens   Tokens
+	Enroller Enroller
+	Logger   *slog.Logger
 	// News tells, with hints.Any, that there may be more events.
 	News *hints.Hub
 	// Build is our own.
@@ -108,6 +109,7 @@ type Server struct {
 	reads     chan struct{}
 	build     deliver.Build
 	tokens    Tokens
+	enroller  Enroller
 	log       *slog.Logger
 }
 
@@ -117,7 +119,7 @@ var _ dispatcherv1connect.DispatcherServiceHandler = (*Server)(nil)
 func New(c Config) *Server {
 	return &Server{
 		deliverer: c.Deliverer, records: c.Records, hosts: c.Hosts, hints: c.Hints, news: c.News, reads: make(chan struct{}, watchReads), build: c.Build,
-		tokens: c.Tokens, log: c.Logger,
+		tokens: c.Tokens, enroller: c.Enroller, log: c.Logger,
 	}
 }
 

@@ -48,6 +48,9 @@ const (
 	DispatcherService_EvacuateHost_FullMethodName   = "/muxpost.dispatcher.v1.DispatcherService/EvacuateHost"
 	DispatcherService_ForgetHost_FullMethodName     = "/muxpost.dispatcher.v1.DispatcherService/ForgetHost"
 	DispatcherService_ListSuperseded_FullMethodName = "/muxpost.dispatcher.v1.DispatcherService/ListSuperseded"
+	DispatcherService_InviteHost_FullMethodName     = "/muxpost.dispatcher.v1.DispatcherService/InviteHost"
+	DispatcherService_Enroll_FullMethodName         = "/muxpost.dispatcher.v1.DispatcherService/Enroll"
+	DispatcherService_Renew_FullMethodName          = "/muxpost.dispatcher.v1.DispatcherService/Renew"
 	DispatcherService_CreateToken_FullMethodName    = "/muxpost.dispatcher.v1.DispatcherService/CreateToken"
 	DispatcherService_ListTokens_FullMethodName     = "/muxpost.dispatcher.v1.DispatcherService/ListTokens"
 	DispatcherService_RevokeToken_FullMethodName    = "/muxpost.dispatcher.v1.DispatcherService/RevokeToken"
@@ -126,6 +129,12 @@ type DispatcherServiceClient interface {
 	ForgetHost(ctx context.Context, in *ForgetHostRequest, opts ...grpc.CallOption) (*ForgetHostResponse, error)
 	// ListSuperseded returns the sessions that were left behind on hosts which were given up, by host and work item.
 	ListSuperseded(ctx context.Context, in *ListSupersededRequest, opts ...grpc.CallOption) (*ListSupersededResponse, error)
+	// InviteHost lets a host join: who has the invitation gets the certificate of that host, once.
+	InviteHost(ctx context.Context, in *InviteHostRequest, opts ...grpc.CallOption) (*InviteHostResponse, error)
+	// Enroll issues a host's first certificate, for an invitation. It is open to everybody.
+	Enroll(ctx context.Context, in *EnrollRequest, opts ...grpc.CallOption) (*EnrollResponse, error)
+	// Renew issues the next certificate of the host that calls. One that is not among the hosts gets none.
+	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
 	// CreateToken makes a bearer token, with which a person or a script may call the dispatcher and the poller.
 	CreateToken(ctx context.Context, in *CreateTokenRequest, opts ...grpc.CallOption) (*CreateTokenResponse, error)
 	// ListTokens returns what is kept of tokens.
@@ -432,6 +441,36 @@ func (c *dispatcherServiceClient) ListSuperseded(ctx context.Context, in *ListSu
 	return out, nil
 }
 
+func (c *dispatcherServiceClient) InviteHost(ctx context.Context, in *InviteHostRequest, opts ...grpc.CallOption) (*InviteHostResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InviteHostResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_InviteHost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) Enroll(ctx context.Context, in *EnrollRequest, opts ...grpc.CallOption) (*EnrollResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EnrollResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_Enroll_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RenewResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_Renew_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *dispatcherServiceClient) CreateToken(ctx context.Context, in *CreateTokenRequest, opts ...grpc.CallOption) (*CreateTokenResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateTokenResponse)
@@ -544,6 +583,12 @@ type DispatcherServiceServer interface {
 	ForgetHost(context.Context, *ForgetHostRequest) (*ForgetHostResponse, error)
 	// ListSuperseded returns the sessions that were left behind on hosts which were given up, by host and work item.
 	ListSuperseded(context.Context, *ListSupersededRequest) (*ListSupersededResponse, error)
+	// InviteHost lets a host join: who has the invitation gets the certificate of that host, once.
+	InviteHost(context.Context, *InviteHostRequest) (*InviteHostResponse, error)
+	// Enroll issues a host's first certificate, for an invitation. It is open to everybody.
+	Enroll(context.Context, *EnrollRequest) (*EnrollResponse, error)
+	// Renew issues the next certificate of the host that calls. One that is not among the hosts gets none.
+	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
 	// CreateToken makes a bearer token, with which a person or a script may call the dispatcher and the poller.
 	CreateToken(context.Context, *CreateTokenRequest) (*CreateTokenResponse, error)
 	// ListTokens returns what is kept of tokens.
@@ -642,6 +687,15 @@ func (UnimplementedDispatcherServiceServer) ForgetHost(context.Context, *ForgetH
 }
 func (UnimplementedDispatcherServiceServer) ListSuperseded(context.Context, *ListSupersededRequest) (*ListSupersededResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSuperseded not implemented")
+}
+func (UnimplementedDispatcherServiceServer) InviteHost(context.Context, *InviteHostRequest) (*InviteHostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method InviteHost not implemented")
+}
+func (UnimplementedDispatcherServiceServer) Enroll(context.Context, *EnrollRequest) (*EnrollResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Enroll not implemented")
+}
+func (UnimplementedDispatcherServiceServer) Renew(context.Context, *RenewRequest) (*RenewResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
 }
 func (UnimplementedDispatcherServiceServer) CreateToken(context.Context, *CreateTokenRequest) (*CreateTokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateToken not implemented")
@@ -1148,6 +1202,60 @@ func _DispatcherService_ListSuperseded_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DispatcherService_InviteHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InviteHostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).InviteHost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_InviteHost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).InviteHost(ctx, req.(*InviteHostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_Enroll_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EnrollRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).Enroll(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_Enroll_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).Enroll(ctx, req.(*EnrollRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_Renew_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).Renew(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_Renew_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).Renew(ctx, req.(*RenewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _DispatcherService_CreateToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CreateTokenRequest)
 	if err := dec(in); err != nil {
@@ -1326,6 +1434,18 @@ var DispatcherService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListSuperseded",
 			Handler:    _DispatcherService_ListSuperseded_Handler,
+		},
+		{
+			MethodName: "InviteHost",
+			Handler:    _DispatcherService_InviteHost_Handler,
+		},
+		{
+			MethodName: "Enroll",
+			Handler:    _DispatcherService_Enroll_Handler,
+		},
+		{
+			MethodName: "Renew",
+			Handler:    _DispatcherService_Renew_Handler,
 		},
 		{
 			MethodName: "CreateToken",

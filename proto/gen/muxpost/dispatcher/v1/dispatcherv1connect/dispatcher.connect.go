@@ -100,6 +100,13 @@ const (
 	// DispatcherServiceListSupersededProcedure is the procedure name of the DispatcherService's
 	// ListSuperseded RPC.
 	DispatcherServiceListSupersededProcedure = "/muxpost.dispatcher.v1.DispatcherService/ListSuperseded"
+	// DispatcherServiceInviteHostProcedure is the procedure name of the DispatcherService's InviteHost
+	// RPC.
+	DispatcherServiceInviteHostProcedure = "/muxpost.dispatcher.v1.DispatcherService/InviteHost"
+	// DispatcherServiceEnrollProcedure is the procedure name of the DispatcherService's Enroll RPC.
+	DispatcherServiceEnrollProcedure = "/muxpost.dispatcher.v1.DispatcherService/Enroll"
+	// DispatcherServiceRenewProcedure is the procedure name of the DispatcherService's Renew RPC.
+	DispatcherServiceRenewProcedure = "/muxpost.dispatcher.v1.DispatcherService/Renew"
 	// DispatcherServiceCreateTokenProcedure is the procedure name of the DispatcherService's
 	// CreateToken RPC.
 	DispatcherServiceCreateTokenProcedure = "/muxpost.dispatcher.v1.DispatcherService/CreateToken"
@@ -314,6 +321,27 @@ var (
 			IdempotencyLevel: connect.IdempotencyNoSideEffects,
 		}
 	})
+	dispatcherServiceInviteHostSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("InviteHost"),
+			Procedure:  DispatcherServiceInviteHostProcedure,
+		}
+	})
+	dispatcherServiceEnrollSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("Enroll"),
+			Procedure:  DispatcherServiceEnrollProcedure,
+		}
+	})
+	dispatcherServiceRenewSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("Renew"),
+			Procedure:  DispatcherServiceRenewProcedure,
+		}
+	})
 	dispatcherServiceCreateTokenSpec = sync.OnceValue(func() connect.Spec {
 		return connect.Spec{
 			StreamType: connect.StreamTypeUnary,
@@ -414,6 +442,12 @@ type DispatcherServiceClient interface {
 	ForgetHost(context.Context, *v1.ForgetHostRequest) (*v1.ForgetHostResponse, error)
 	// ListSuperseded returns the sessions that were left behind on hosts which were given up, by host and work item.
 	ListSuperseded(context.Context, *v1.ListSupersededRequest) (*v1.ListSupersededResponse, error)
+	// InviteHost lets a host join: who has the invitation gets the certificate of that host, once.
+	InviteHost(context.Context, *v1.InviteHostRequest) (*v1.InviteHostResponse, error)
+	// Enroll issues a host's first certificate, for an invitation. It is open to everybody.
+	Enroll(context.Context, *v1.EnrollRequest) (*v1.EnrollResponse, error)
+	// Renew issues the next certificate of the host that calls. One that is not among the hosts gets none.
+	Renew(context.Context, *v1.RenewRequest) (*v1.RenewResponse, error)
 	// CreateToken makes a bearer token, with which a person or a script may call the dispatcher and the poller.
 	CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error)
 	// ListTokens returns what is kept of tokens.
@@ -541,6 +575,12 @@ type DispatcherServiceHandler interface {
 	ForgetHost(context.Context, *v1.ForgetHostRequest) (*v1.ForgetHostResponse, error)
 	// ListSuperseded returns the sessions that were left behind on hosts which were given up, by host and work item.
 	ListSuperseded(context.Context, *v1.ListSupersededRequest) (*v1.ListSupersededResponse, error)
+	// InviteHost lets a host join: who has the invitation gets the certificate of that host, once.
+	InviteHost(context.Context, *v1.InviteHostRequest) (*v1.InviteHostResponse, error)
+	// Enroll issues a host's first certificate, for an invitation. It is open to everybody.
+	Enroll(context.Context, *v1.EnrollRequest) (*v1.EnrollResponse, error)
+	// Renew issues the next certificate of the host that calls. One that is not among the hosts gets none.
+	Renew(context.Context, *v1.RenewRequest) (*v1.RenewResponse, error)
 	// CreateToken makes a bearer token, with which a person or a script may call the dispatcher and the poller.
 	CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error)
 	// ListTokens returns what is kept of tokens.
@@ -583,6 +623,9 @@ func RegisterDispatcherServiceHandler(server *connect.Server, svc DispatcherServ
 		connect.Method{Spec: dispatcherServiceEvacuateHostSpec(), Handler: adapter.evacuateHost},
 		connect.Method{Spec: dispatcherServiceForgetHostSpec(), Handler: adapter.forgetHost},
 		connect.Method{Spec: dispatcherServiceListSupersededSpec(), Handler: adapter.listSuperseded},
+		connect.Method{Spec: dispatcherServiceInviteHostSpec(), Handler: adapter.inviteHost},
+		connect.Method{Spec: dispatcherServiceEnrollSpec(), Handler: adapter.enroll},
+		connect.Method{Spec: dispatcherServiceRenewSpec(), Handler: adapter.renew},
 		connect.Method{Spec: dispatcherServiceCreateTokenSpec(), Handler: adapter.createToken},
 		connect.Method{Spec: dispatcherServiceListTokensSpec(), Handler: adapter.listTokens},
 		connect.Method{Spec: dispatcherServiceRevokeTokenSpec(), Handler: adapter.revokeToken},
@@ -731,6 +774,18 @@ func (UnimplementedDispatcherServiceHandler) ForgetHost(context.Context, *v1.For
 
 func (UnimplementedDispatcherServiceHandler) ListSuperseded(context.Context, *v1.ListSupersededRequest) (*v1.ListSupersededResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.ListSuperseded is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) InviteHost(context.Context, *v1.InviteHostRequest) (*v1.InviteHostResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.InviteHost is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) Enroll(context.Context, *v1.EnrollRequest) (*v1.EnrollResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.Enroll is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) Renew(context.Context, *v1.RenewRequest) (*v1.RenewResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.Renew is not implemented")
 }
 
 func (UnimplementedDispatcherServiceHandler) CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error) {
@@ -964,6 +1019,30 @@ func (c *dispatcherServiceClient) ForgetHost(ctx context.Context, req *v1.Forget
 func (c *dispatcherServiceClient) ListSuperseded(ctx context.Context, req *v1.ListSupersededRequest) (*v1.ListSupersededResponse, error) {
 	var res v1.ListSupersededResponse
 	if err := c.client.CallUnary(ctx, dispatcherServiceListSupersededSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) InviteHost(ctx context.Context, req *v1.InviteHostRequest) (*v1.InviteHostResponse, error) {
+	var res v1.InviteHostResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceInviteHostSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) Enroll(ctx context.Context, req *v1.EnrollRequest) (*v1.EnrollResponse, error) {
+	var res v1.EnrollResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceEnrollSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) Renew(ctx context.Context, req *v1.RenewRequest) (*v1.RenewResponse, error) {
+	var res v1.RenewResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceRenewSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -1313,6 +1392,42 @@ func (h dispatcherServiceHandler) listSuperseded(ctx context.Context, _ connect.
 		return err
 	}
 	res, err := h.svc.ListSuperseded(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) inviteHost(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.InviteHostRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.InviteHost(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) enroll(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.EnrollRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.Enroll(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) renew(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.RenewRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.Renew(ctx, &req)
 	if err != nil {
 		return err
 	}
