@@ -108,7 +108,11 @@ func (s *services) conn(service layout.Service) (*grpc.ClientConn, error) {
 	if conn, ok := s.conns[service]; ok {
 		return conn, nil
 	}
-	conn, err := stack.Dial(service, s.Address(service))
+	options, err := s.options(service)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := stack.Dial(service, s.Called(service), options)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ A work item is written github:owner/repo#number, or as the address of its issue.
   muxpost doctor                                    find out what is wrong
 
 A flag goes before the configuration file, and the file before the environment (MUXPOST_CONFIG, MUXPOST_DATA_DIR,
-MUXPOST_DATABASE_URL), which only fills in what the file leaves out.
+MUXPOST_DATABASE_URL, MUXPOST_TOKEN_FILE), which only fills in what the file leaves out.
 
 Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong, 3 something that is needed does not answer.`
 
@@ -76,7 +76,7 @@ func newRoot(a *app) *cobra.Command {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"run", "Run it:", []*cobra.Command{upCommand(a), downCommand(a), statusCommand(a), doctorCommand(a), healthCommand(a), migrateCommand(a)}},
+		{"run", "Run it:", []*cobra.Command{upCommand(a), downCommand(a), statusCommand(a), doctorCommand(a), healthCommand(a), migrateCommand(a), caCommand(a), tokensCommand(a)}},
 		{"work", "Work with it:", []*cobra.Command{sendCommand(a), attachCommand(a), stopCommand(a), closeCommand(a), adoptCommand(a), pollCommand(a), pauseCommand(a), unpauseCommand(a),
 			unparkCommand(a), retryCommand(a), doneCommand(a), cancelCommand(a), linkCommand(a), workspacesCommand(a), hostsCommand(a)}},
 		{"see", "See what happened:", []*cobra.Command{

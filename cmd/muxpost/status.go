@@ -168,7 +168,10 @@ func (r *report) away() error {
 }
 
 func serviceStatus(ctx context.Context, s *services, service layout.Service) serviceReport {
-	r := serviceReport{Service: string(service), State: "down", Address: s.Address(service)}
+	r := serviceReport{Service: string(service), State: "down", Address: s.Called(service)}
+	if r.Address != s.Address(service) {
+		return elsewhere(ctx, s, service, r)
+	}
 	found := stack.Find(s.DataDir, service)
 	if found.Life == stack.Running {
 		r.PID, r.Version, r.Since, r.Address = found.Process.Pid, found.Version, &found.StartedAt, found.Address
@@ -191,6 +194,22 @@ func serviceStatus(ctx context.Context, s *services, service layout.Service) ser
 	default:
 		r.Detail = "start it with muxpost up"
 	}
+	return r
+}
+
+// elsewhere is serviceStatus for a service of another installation, which is called and of which no process is known.
+func elsewhere(ctx context.Context, s *services, service layout.Service, r serviceReport) serviceReport {
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	conn, err := s.conn(service)
+	if err == nil {
+		err = stack.HealthOf(ctx, service, conn)
+	}
+	if err != nil {
+		r.Detail = messageOf(err)
+		return r
+	}
+	r.State, r.Detail = "healthy", "it is elsewhere (command."+string(service)+")"
 	return r
 }
 

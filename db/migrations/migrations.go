@@ -2,7 +2,7 @@
 //
 // The versions come in ranges, each with an owner, and each range grows by itself:
 //
-//	1 to 9     what all share: the schemas dispatcher, poller and river
+//	1 to 9     what all share: the schemas dispatcher, poller and river, and who may call (the schema access)
 //	10 to 19   the dispatcher's tables, in the schema dispatcher
 //	20 to 29   the poller's tables, in the schema poller
 //	40 to 59   the poller's, further

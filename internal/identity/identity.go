@@ -1,7 +1,8 @@
 // Package identity says who is at the other end of a connection between machines: a certificate of one authority, whose name is a URI such as
 // spiffe://muxpost/host/east or spiffe://muxpost/service/dispatcher. Both ends show one. Addresses and host names say nothing.
 //
-// The files are looked at again at each handshake, so that a certificate can be renewed without a restart. The package issues none.
+// The files are looked at again at each handshake, so that a certificate can be renewed without a restart. The package issues none
+// (internal/authority does).
 package identity
 
 import (
@@ -17,14 +18,20 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 )
 
+// Domain is the part of every name that says whose it is.
+const Domain = "muxpost"
+
 // scheme begins every name.
-const scheme = "spiffe://muxpost/"
+const scheme = "spiffe://" + Domain + "/"
 
 // ID is a name without its scheme: "host/east", "service/dispatcher", "operator/ann".
 type ID string
 
-// The names of parties.
-const Dispatcher ID = "service/dispatcher"
+// The names of services.
+const (
+	Dispatcher ID = "service/dispatcher"
+	Poller     ID = "service/poller"
+)
 
 // Host is the name of a host.
 func Host(name string) ID { return ID("host/" + name) }
@@ -32,10 +39,14 @@ func Host(name string) ID { return ID("host/" + name) }
 // IsOperator reports whether it is a person's.
 func (id ID) IsOperator() bool { return strings.HasPrefix(string(id), "operator/") }
 
+// IsService reports whether it is a service's.
+func (id ID) IsService() bool { return id == Dispatcher || id == Poller }
+
 // URI is the name as it stands in a certificate.
 func (id ID) URI() string { return scheme + string(id) }
 
-// Files are our own certificate with its key, and the authority's.
+// Files are our own certificate with its key, and the authority's. A client may have the authority's alone: it then knows who answers, and has
+// to say in another way who it is itself.
 type Files struct {
 	Cert, Key, CA string
 }
@@ -44,8 +55,10 @@ type Files struct {
 // Files that cannot be used are fault.Invalid.
 func (f Files) Server(allow func(ID) bool) (*tls.Config, error) {
 	l := &loader{files: f}
-	if _, err := l.load(); err != nil {
+	if m, err := l.load(); err != nil {
 		return nil, err
+	} else if m.cert.Leaf == nil {
+		return nil, fault.New(fault.Invalid, fault.ReasonBadConfig, "a server needs a certificate and its key")
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -56,6 +69,24 @@ func (f Files) Server(allow func(ID) bool) (*tls.Config, error) {
 		},
 		VerifyConnection: func(s tls.ConnectionState) error { return l.verify(s, x509.ExtKeyUsageClientAuth, allow) },
 	}, nil
+}
+
+// OpenServer is Server, and lets in clients that show no certificate as well: they have to prove in another way who they are. One that is shown
+// has to be the authority's all the same.
+func (f Files) OpenServer(allow func(ID) bool) (*tls.Config, error) {
+	config, err := f.Server(allow)
+	if err != nil {
+		return nil, err
+	}
+	verify := config.VerifyConnection
+	config.ClientAuth = tls.RequestClientCert
+	config.VerifyConnection = func(s tls.ConnectionState) error {
+		if len(s.PeerCertificates) == 0 {
+			return nil
+		}
+		return verify(s)
+	}
+	return config, nil
 }
 
 // Client returns the configuration of a client that speaks to whom allow names, and to nobody else.
@@ -81,16 +112,36 @@ func Of(s *tls.ConnectionState) (ID, bool) {
 	if s == nil || len(s.PeerCertificates) == 0 {
 		return "", false
 	}
-	return nameOf(s.PeerCertificates[0])
+	return NameOf(s.PeerCertificates[0])
 }
 
-func nameOf(cert *x509.Certificate) (ID, bool) {
+// NameOf returns the name in a certificate, whoever signed it; false when there is none.
+func NameOf(cert *x509.Certificate) (ID, bool) {
 	if len(cert.URIs) != 1 {
 		return "", false
 	}
 	name, ok := strings.CutPrefix(cert.URIs[0].String(), scheme)
 	return ID(name), ok && name != ""
 }
+
+// Validity is how long a certificate lasts.
+type Validity struct {
+	Name         ID
+	Begins, Ends time.Time
+}
+
+// Look reads our own certificate; without one the answer is empty. Files that cannot be used are fault.Invalid.
+func (f Files) Look() (Validity, error) {
+	m, err := (&loader{files: f}).load()
+	if err != nil || m.cert.Leaf == nil {
+		return Validity{}, err
+	}
+	name, _ := NameOf(m.cert.Leaf)
+	return Validity{name, m.cert.Leaf.NotBefore, m.cert.Leaf.NotAfter}, nil
+}
+
+// Due reports whether it is time for another one: a third of its life is left, or less.
+func (v Validity) Due(now time.Time) bool { return v.Ends.Sub(now) <= v.Ends.Sub(v.Begins)/3 }
 
 // material is what the files hold.
 type material struct {
@@ -131,26 +182,37 @@ func (l *loader) load() (material, error) {
 }
 
 func (l *loader) read() (m material, err error) {
-	if info, err := os.Stat(l.files.Key); err == nil && info.Mode().Perm()&0o077 != 0 {
-		return m, fault.Newf(fault.Invalid, fault.ReasonBadConfig, "the key %s can be read by others", l.files.Key).WithRemedy("chmod 600 " + l.files.Key)
-	}
-	cert, err := tls.LoadX509KeyPair(l.files.Cert, l.files.Key)
-	if err != nil {
-		return m, fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "the certificate "+l.files.Cert+" and its key cannot be used", err)
-	}
-	if _, ok := nameOf(cert.Leaf); !ok {
-		return m, fault.Newf(fault.Invalid, fault.ReasonBadConfig, "the certificate %s has no name of ours", l.files.Cert).
-			WithRemedy("its one URI must be such as " + Host("NAME").URI() + " or " + Dispatcher.URI())
+	m.cert = &tls.Certificate{}
+	if l.files.Cert != "" || l.files.Key != "" {
+		if m.cert, err = l.own(); err != nil {
+			return m, err
+		}
 	}
 	data, err := os.ReadFile(l.files.CA)
 	if err != nil {
 		return m, fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "the certificate of the authority cannot be read", err)
 	}
-	m.cert, m.roots = &cert, x509.NewCertPool()
+	m.roots = x509.NewCertPool()
 	if !m.roots.AppendCertsFromPEM(data) {
 		return m, fault.Newf(fault.Invalid, fault.ReasonBadConfig, "%s holds no certificate", l.files.CA)
 	}
 	return m, nil
+}
+
+// own reads our own certificate and its key.
+func (l *loader) own() (*tls.Certificate, error) {
+	if info, err := os.Stat(l.files.Key); err == nil && info.Mode().Perm()&0o077 != 0 {
+		return nil, fault.Newf(fault.Invalid, fault.ReasonBadConfig, "the key %s can be read by others", l.files.Key).WithRemedy("chmod 600 " + l.files.Key)
+	}
+	cert, err := tls.LoadX509KeyPair(l.files.Cert, l.files.Key)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "the certificate "+l.files.Cert+" and its key cannot be used", err)
+	}
+	if _, ok := NameOf(cert.Leaf); !ok {
+		return nil, fault.Newf(fault.Invalid, fault.ReasonBadConfig, "the certificate %s has no name of ours", l.files.Cert).
+			WithRemedy("its one URI must be such as " + Host("NAME").URI() + " or " + Dispatcher.URI())
+	}
+	return &cert, nil
 }
 
 // verify checks who is at the other end.
@@ -169,7 +231,7 @@ func (l *loader) verify(s tls.ConnectionState, use x509.ExtKeyUsage, allow func(
 	if _, err := s.PeerCertificates[0].Verify(options); err != nil {
 		return err
 	}
-	name, ok := nameOf(s.PeerCertificates[0])
+	name, ok := NameOf(s.PeerCertificates[0])
 	if !ok || !allow(name) {
 		return fmt.Errorf("%q is not let in here", name)
 	}

@@ -131,6 +131,71 @@ func TestTLS_ARenewedCertificateCountsWithoutARestart(t *testing.T) {
 	}
 }
 
+// A connection goes on with what it began with, while the next handshake of the same running server shows the new certificate.
+func TestTLS_AnOldConnectionOutlivesARenewal(t *testing.T) {
+	ours := identitytest.NewAuthority(t)
+	old, renewed := ours.Issue(t, "host/a"), ours.Issue(t, "host/a")
+	s, err := files(old).Server(only(Dispatcher))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := files(ours.Issue(t, "service/dispatcher")).Client(only(Host("a")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(conn, conn)
+				_ = conn.Close()
+			}()
+		}
+	}()
+	dial := func() *tls.Conn {
+		t.Helper()
+		conn, err := tls.Dial("tcp", listener.Addr().String(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	echo := func(conn *tls.Conn) error {
+		if _, err := conn.Write([]byte("hello")); err != nil {
+			return err
+		}
+		_, err := io.ReadFull(conn, make([]byte, 5))
+		return err
+	}
+	shown := func(conn *tls.Conn) string { return conn.ConnectionState().PeerCertificates[0].SerialNumber.String() }
+	before := dial()
+	defer before.Close()
+	if err := echo(before); err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range map[string]string{renewed.Key: old.Key, renewed.Cert: old.Cert} {
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := dial()
+	defer after.Close()
+	if err := echo(after); err != nil || shown(after) == shown(before) {
+		t.Errorf("the next handshake: %v, certificate %s and then %s", err, shown(before), shown(after))
+	}
+	if err := echo(before); err != nil {
+		t.Errorf("the old connection: %v", err)
+	}
+}
+
 func TestFiles_ThatCannotBeUsedAreTold(t *testing.T) {
 	ours := identitytest.NewAuthority(t)
 	good := files(ours.Issue(t, "host/a"))

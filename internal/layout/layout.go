@@ -19,13 +19,16 @@ const (
 // Services returns the services in the order in which they are started; they are stopped the other way round.
 func Services() []Service { return []Service{Tmuxd, Dispatcher, Poller} }
 
+// CommandSection is the section of the operator's command.
+const CommandSection = "command"
+
 // Sections returns the names that may stand at the top of the configuration file.
 func Sections() []string {
-	names := make([]string, 0, len(Services()))
+	names := make([]string, 0, len(Services())+1)
 	for _, s := range Services() {
 		names = append(names, string(s))
 	}
-	return names
+	return append(names, CommandSection)
 }
 
 // Binary returns the name of the service's program.
@@ -52,6 +55,8 @@ const (
 	DataDirVariable = "MUXPOST_DATA_DIR"
 	// DatabaseURLVariable holds the database's URL where the configuration names none.
 	DatabaseURLVariable = "MUXPOST_DATABASE_URL"
+	// TokenFileVariable names the file with the operator's token where the configuration names none.
+	TokenFileVariable = "MUXPOST_TOKEN_FILE" //nolint:gosec // a name, and no token
 )
 
 // Database is the name of the database in a cluster of our own.
@@ -103,6 +108,12 @@ func (d DataDir) Traces() string { return d.join("traces") }
 
 // TmuxdState is the state directory of tmuxd, where its section names no other. The sockets of the tmux servers lie there too.
 func (d DataDir) TmuxdState() string { return d.join("tmuxd") }
+
+// CA is the directory of the authority that issues certificates, where this installation has one.
+func (d DataDir) CA() string { return d.join("ca") }
+
+// Certificates holds the certificates that were issued here, with their keys, in a directory for each party.
+func (d DataDir) Certificates() string { return d.join("certificates") }
 
 // Work holds the working directories of agents, where the section of tmuxd names no others.
 func (d DataDir) Work() string { return d.join("work") }

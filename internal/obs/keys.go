@@ -39,6 +39,8 @@ const (
 	KeyPhase = "phase"
 	// KeyToken is the fencing token.
 	KeyToken = "token"
+	// KeyTokenID is the id of a bearer token, which is no secret.
+	KeyTokenID = "token_id"
 	// KeyTry counts the tries of a delivery, from 1.
 	KeyTry = "try"
 	// KeyRunID, KeyTaskID and KeyAttemptID name parts of a team's run.
@@ -51,6 +53,8 @@ const (
 	KeyMethod = "method"
 	// KeyCode is the status code an RPC ended with.
 	KeyCode = "code"
+	// KeyWho is the person or program that an order came from.
+	KeyWho = "who"
 	// KeyPeer is the other end of a connection.
 	KeyPeer = "peer"
 	// KeyDuration is how long something took.

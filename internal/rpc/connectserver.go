@@ -134,12 +134,30 @@ func (s *ConnectServer) intercept(next connect.ServerFunc) connect.ServerFunc {
 			around = s.edge.stream
 			defer s.cutOff(ctx)()
 		}
-		failed, err := around(ctx, connectCall(ctx, spec.Procedure), func(ctx context.Context) error { return next(ctx, spec, stream) })
+		failed, err := around(ctx, connectCall(ctx, spec.Procedure), func(ctx context.Context) error {
+			return next(ctx, spec, &amendedStream{stream, ctx, s.options.Amend})
+		})
 		if failed != nil {
 			return connectOf(failed).WithCause(err)
 		}
 		return nil
 	}
+}
+
+// amendedStream is a stream whose requests are amended.
+type amendedStream struct {
+	connect.ServerStream
+	ctx   context.Context
+	amend func(context.Context, any)
+}
+
+// Receive reads a request.
+func (s *amendedStream) Receive(m any) error {
+	err := s.ServerStream.Receive(m)
+	if err == nil {
+		s.amend(s.ctx, m)
+	}
+	return err
 }
 
 func connectCall(ctx context.Context, method string) Call {

@@ -40,6 +40,9 @@ type Options struct {
 	// Authorize is asked before every call, health and reflection included. It returns the context that the call goes on
 	// with, or a fault of kind Unauthenticated or Denied. Nil allows everything.
 	Authorize func(context.Context, Call) (context.Context, error)
+	// Amend is shown every request before its handler is, with the context that Authorize returned, and may change it: what a request says of
+	// who made it is for whoever checked that to say. Nil changes nothing.
+	Amend func(ctx context.Context, request any)
 	// MaxMessageBytes is the largest message taken; DefaultMaxMessageBytes when 0.
 	MaxMessageBytes int
 	// StopTimeout bounds the graceful part of a stop; DefaultStopTimeout when 0.
@@ -70,6 +73,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Authorize == nil {
 		o.Authorize = func(ctx context.Context, _ Call) (context.Context, error) { return ctx, nil }
+	}
+	if o.Amend == nil {
+		o.Amend = func(context.Context, any) {}
 	}
 	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, DefaultMaxMessageBytes)
 	o.StopTimeout = cmp.Or(o.StopTimeout, DefaultStopTimeout)

@@ -132,6 +132,7 @@ func (s *Server) unary(ctx context.Context, request any, info *grpc.UnaryServerI
 	s.calls.Add(1)
 	defer s.calls.Add(-1)
 	failed, _ := s.edge.call(ctx, grpcCall(ctx, info.FullMethod), func(ctx context.Context) error {
+		s.edge.options.Amend(ctx, request)
 		answer, err = handler(ctx, request)
 		return err
 	})
@@ -144,7 +145,7 @@ func (s *Server) unary(ctx context.Context, request any, info *grpc.UnaryServerI
 func (s *Server) stream(impl any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx := stream.Context()
 	failed, _ := s.edge.stream(ctx, grpcCall(ctx, info.FullMethod), func(ctx context.Context) error {
-		return handler(impl, &streamWithContext{stream, ctx})
+		return handler(impl, &streamWithContext{stream, ctx, s.edge.options.Amend})
 	})
 	if failed != nil {
 		return failed.Err()
@@ -152,14 +153,24 @@ func (s *Server) stream(impl any, stream grpc.ServerStream, info *grpc.StreamSer
 	return nil
 }
 
-// streamWithContext is a stream under another context.
+// streamWithContext is a stream under another context, whose requests are amended.
 type streamWithContext struct {
 	grpc.ServerStream
-	ctx context.Context
+	ctx   context.Context
+	amend func(context.Context, any)
 }
 
 // Context returns the other context.
 func (s *streamWithContext) Context() context.Context { return s.ctx }
+
+// RecvMsg reads a request.
+func (s *streamWithContext) RecvMsg(m any) error {
+	err := s.ServerStream.RecvMsg(m)
+	if err == nil {
+		s.amend(s.ctx, m)
+	}
+	return err
+}
 
 func grpcCall(ctx context.Context, method string) Call {
 	call := Call{Method: method}

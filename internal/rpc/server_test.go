@@ -420,3 +420,27 @@ func TestServer_UnknownMethodTellsOfAnotherVersion(t *testing.T) {
 		}
 	})
 }
+
+func TestServers_ARequestIsAmendedBeforeItsHandlerSeesIt(t *testing.T) {
+	onBoth(t, func(t *testing.T, build func(rpc.Options, service) either) {
+		type key struct{}
+		seen := make(chan any, 2)
+		addr := rpctest.Serve(t, build(rpc.Options{
+			Authorize: func(ctx context.Context, _ rpc.Call) (context.Context, error) {
+				return context.WithValue(ctx, key{}, "ann"), nil
+			},
+			Amend: func(ctx context.Context, request any) {
+				request.(*wrapperspb.StringValue).Value += " by " + ctx.Value(key{}).(string)
+				seen <- request
+			},
+		}, service{ask: echo, follow: func(context.Context) error { return nil }}))
+		conn := rpctest.Dial(t, addr, rpc.DialOptions{})
+		if got, err := ask(t.Context(), conn, "hello"); got != "hello by ann" || err != nil {
+			t.Errorf("got %q, %v", got, err)
+		}
+		follow(t, t.Context(), conn)
+		if len(seen) != 2 {
+			t.Errorf("%d requests were amended, want that of the stream as well", len(seen))
+		}
+	})
+}

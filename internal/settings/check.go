@@ -81,6 +81,7 @@ func (s *Settings) Check(services ...layout.Service) error {
 		}
 	}
 	if together {
+		s.Command.check(&all)
 		s.checkTogether(&all)
 	}
 	file := s.File
@@ -98,10 +99,11 @@ func (s *Settings) checkTogether(p *problems) {
 	p.add(err != nil && dispatcherErr == nil && pollerErr == nil, "%v", err)
 	taken := map[string]layout.Service{}
 	for _, service := range layout.Services() {
-		address := s.Address(service)
-		other, twice := taken[address]
-		p.add(twice && !strings.HasSuffix(address, ":0"), "%s and %s would both listen on %s: give each an address of its own", other, service, address)
-		taken[address] = service
+		for _, address := range []string{s.Address(service), s.Remote(service)} {
+			other, twice := taken[address]
+			p.add(twice && address != "" && !strings.HasSuffix(address, ":0"), "%s and %s would both listen on %s: give each an address of its own", other, service, address)
+			taken[address] = service
+		}
 	}
 	// A tmuxd elsewhere has a table of its own.
 	h, known := s.Tmuxd.Harnesses[s.Dispatcher.Harness]
@@ -133,7 +135,7 @@ func (t *Tmuxd) check(p *problems) {
 	p.add(t.Width < 20 || t.Width > 1000, "width is %d: use 20 to 1000 columns, or a pane cannot be read", t.Width)
 	p.add(t.Height < 10 || t.Height > 1000, "height is %d: use 10 to 1000 rows, or a pane cannot be read", t.Height)
 	checkLabels(p, "labels", t.Labels)
-	t.TLS.check(p)
+	t.TLS.check(p, false)
 	p.add(t.Capacity < 0, "capacity is %d: use 0 for any number of agents, or as many as this host can bear", t.Capacity)
 	p.add(t.Retain.Age < time.Minute, "retain.age is %v: use 1m or more, or nobody can look at what an agent left", t.Retain.Age)
 	p.add(t.Retain.Count < 0, "retain.count is %d: use 0 or more", t.Retain.Count)
@@ -177,9 +179,7 @@ func (d *Dispatcher) check(p *problems) {
 
 // checkHosts finds the mistakes in which hosts there are.
 func (d *Dispatcher) checkHosts(p *problems) {
-	if d.TLS.On() {
-		d.TLS.check(p, "tls")
-	}
+	d.TLS.check(p, true)
 	for i, place := range d.Placement {
 		place.check(p, fmt.Sprintf("placement[%d]", i))
 	}
@@ -196,7 +196,7 @@ func (d *Dispatcher) checkHosts(p *problems) {
 		p.add(h.Name != "" && names[h.Name], "%s.name: there are two hosts %q", key, h.Name)
 		p.add(addresses[h.Address], "%s.address: there are two hosts at %s", key, h.Address)
 		checkCalled(p, key+".address", h.Address, layout.Tmuxd)
-		p.add(IsRemote(h.Address) && !d.TLS.On(), "%s.address is another machine's: set tls, so that it is known who answers there and who asks", key)
+		p.add(IsRemote(h.Address) && !d.TLS.Files().On(), "%s.address is another machine's: set tls, so that it is known who answers there and who asks", key)
 		names[h.Name], addresses[h.Address] = true, true
 	}
 }
@@ -215,7 +215,7 @@ func CheckListen(address string) error {
 	host, _, _ := net.SplitHostPort(address)
 	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.Unmap().IsLoopback()) {
 		return fmt.Errorf("%s could be reached from other machines, and nothing there is asked for credentials: "+
-			"listen on 127.0.0.1, [::1] or a unix socket", address)
+			"listen on 127.0.0.1, [::1] or a unix socket; other machines come in at tls.listen", address)
 	}
 	return nil
 }

@@ -247,7 +247,7 @@ func TestDocumentation_NamesEveryKey(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md"))
 	must(t, err)
 	sections := strings.Split(string(data), "\n## ")
-	for section, value := range map[string]any{"tmuxd": Tmuxd{}, "dispatcher": Dispatcher{}, "poller": Poller{}} {
+	for section, value := range map[string]any{"tmuxd": Tmuxd{}, "dispatcher": Dispatcher{}, "poller": Poller{}, "command": Command{}} {
 		text := ""
 		for _, s := range sections {
 			if strings.HasPrefix(s, section+"\n") {
@@ -298,5 +298,36 @@ func TestSource_WhatIsLeftOutAndWhatMayStandThere(t *testing.T) {
 	s = load("mention: true, app: {id: Iv23liAbCd, private_key_file: key}")
 	if _, self, ok := s.MentionOf(); !self || !ok {
 		t.Errorf("%+v", s)
+	}
+}
+
+func TestCommand_AnotherMachineIsCalledByItsCertificateAlone(t *testing.T) {
+	dir := installed(t)
+	for _, tt := range []struct{ text, want string }{
+		{"{}", ""},
+		{"{dispatcher: '10.0.0.5:7412'}", "command.dispatcher is another machine's: set command.tls.ca_file"},
+		{"{poller: '10.0.0.5:7413', tls: {ca_file: ca.pem}}", ""},
+		{"{poller: nowhere}", "command.poller"},
+		{"{tls: {cert_file: c.pem}}", "go together"},
+		{"{token_file: nope}", "command.token_file: there is no file " + filepath.Join(dir, "nope")},
+		{"{token: muxpost_x_y}", "token"},
+	} {
+		must(t, os.WriteFile(filepath.Join(dir, "muxpost.yaml"), []byte("dispatcher: {harness: fakeagent, database_url: 'postgres://x/y'}\n"+
+			"poller: {database_url: 'postgres://x/y'}\ncommand: "+tt.text+"\n"), 0o600))
+		s, err := Load(where(dir, nil))
+		if err == nil {
+			err = s.Check()
+		}
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", tt.text, err)
+		}
+		// A service does not mind what the command's section says.
+		if _, err := LoadService(where(dir, nil), layout.Poller); err != nil {
+			t.Errorf("the poller minds %s: %v", tt.text, err)
+		}
+	}
+	s, err := Load(where(t.TempDir(), map[string]string{"MUXPOST_TOKEN_FILE": "/t"}))
+	if err != nil || s.Command.TokenFile != "/t" || s.Called(layout.Poller) != s.Poller.Listen {
+		t.Errorf("%+v, %v", s.Command, err)
 	}
 }

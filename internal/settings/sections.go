@@ -209,8 +209,8 @@ type Dispatcher struct {
 	// Host is the one host, or Hosts are several.
 	Host  Host   `conf:"host"`
 	Hosts []Host `conf:"hosts"`
-	// TLS is by what hosts on other machines know this dispatcher.
-	TLS TLS `conf:"tls"`
+	// TLS is by what hosts on other machines know this dispatcher, and the address, if any, at which other machines reach its API.
+	TLS ServerTLS `conf:"tls"`
 	// Placement says on which hosts the work items of some repositories may be started; the first that matches counts.
 	Placement []Placement `conf:"placement"`
 	// Harness is what a first session runs that names none itself.
@@ -238,7 +238,8 @@ type TLS struct {
 	CAFile   string `conf:"ca_file"`
 }
 
-// ServerTLS is TLS with an address to listen on, which other machines may reach: whoever connects has to show a certificate.
+// ServerTLS is TLS with an address to listen on, which other machines may reach: whoever connects has to show a certificate or, at the operator
+// APIs, a token.
 type ServerTLS struct {
 	Listen   string `conf:"listen"`
 	CertFile string `conf:"cert_file"`
@@ -292,6 +293,8 @@ type Poller struct {
 	DatabaseURLFile string `conf:"database_url_file"`
 	// Dispatcher is its address.
 	Dispatcher string `conf:"dispatcher"`
+	// TLS is by what a dispatcher on another machine knows this poller, and the address, if any, at which other machines reach its API.
+	TLS ServerTLS `conf:"tls"`
 	// Workers is how many events are with the dispatcher at once.
 	Workers int `conf:"workers"`
 	// Budget is how many tries an event may spend.

@@ -39,6 +39,7 @@ type Settings struct {
 	Tmuxd      Tmuxd
 	Dispatcher Dispatcher
 	Poller     Poller
+	Command    Command
 
 	getenv func(string) string
 }
@@ -149,6 +150,10 @@ func (s *Settings) derive(binDir string) {
 	for name, h := range t.Harnesses {
 		t.Harnesses[name] = h.withDefaults()
 	}
+	s.Command.TokenFile = cmp.Or(s.beside(s.Command.TokenFile), s.getenv(layout.TokenFileVariable))
+	for _, file := range []*string{&s.Command.TLS.CertFile, &s.Command.TLS.KeyFile, &s.Command.TLS.CAFile} {
+		*file = s.beside(*file)
+	}
 	s.Dispatcher.DatabaseURLFile = s.beside(s.Dispatcher.DatabaseURLFile)
 	s.Poller.DatabaseURLFile = s.beside(s.Poller.DatabaseURLFile)
 	s.Poller.Webhook.SecretFile = s.beside(s.Poller.Webhook.SecretFile)
@@ -182,11 +187,12 @@ func (s *Settings) open(named bool, services []layout.Service) error {
 
 // read reads every section, and keeps the mistakes of the wanted ones, each once. The others are read for what all have in common.
 func (s *Settings) read(services []layout.Service) error {
-	into := map[layout.Service]any{layout.Tmuxd: &s.Tmuxd, layout.Dispatcher: &s.Dispatcher, layout.Poller: &s.Poller}
+	into := map[string]any{string(layout.Tmuxd): &s.Tmuxd, string(layout.Dispatcher): &s.Dispatcher, string(layout.Poller): &s.Poller,
+		layout.CommandSection: &s.Command}
 	var texts []string
-	for _, service := range layout.Services() {
-		err := conf.Load(s.File, layout.Sections(), string(service), into[service])
-		if err == nil || len(services) > 0 && !slices.Contains(services, service) {
+	for _, section := range layout.Sections() {
+		err := conf.Load(s.File, layout.Sections(), section, into[section])
+		if err == nil || len(services) > 0 && !slices.Contains(services, layout.Service(section)) {
 			continue
 		}
 		// What is wrong at the top of the file is told by each section.

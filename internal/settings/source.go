@@ -58,6 +58,8 @@ var associations = []string{"OWNER", "MEMBER", "COLLABORATOR"}
 func (c *Poller) check(p *problems) {
 	checkListen(p, c.Listen)
 	checkCalled(p, "dispatcher", c.Dispatcher, layout.Dispatcher)
+	c.TLS.check(p, true)
+	p.add(IsRemote(c.Dispatcher) && !c.TLS.Files().On(), "dispatcher is another machine's address: set tls, so that it is known who answers there and who asks")
 	checkRetention(p, "retention", c.Retention)
 	p.add(c.Workers < 1 || c.Workers > maxWorkers, "workers is %d: it must be 1 to %d", c.Workers, maxWorkers)
 	p.add(c.LoopPosts < 0 || c.LoopPosts > maxLoopPosts, "loop_posts is %d: it must be 0 (deliver all) to %d", c.LoopPosts, maxLoopPosts)
@@ -288,14 +290,17 @@ func HostOf(baseURL string) (string, error) {
 
 // Token reads the token of a source from its file, which must not be one that everybody on the machine may read. No file means no
 // token. The error is text for the person who made the file.
-func (s *Source) Token() (string, error) {
-	data, err := readSecret(s.TokenFile, "a token")
-	if err != nil || s.TokenFile == "" {
+func (s *Source) Token() (string, error) { return readToken(s.TokenFile) }
+
+// readToken reads a file that holds one token.
+func readToken(path string) (string, error) {
+	data, err := readSecret(path, "a token")
+	if err != nil || path == "" {
 		return "", err
 	}
 	token := strings.TrimSpace(data)
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("%s should hold one token on one line, and does not", s.TokenFile)
+		return "", fmt.Errorf("%s should hold one token on one line, and does not", path)
 	}
 	return token, nil
 }

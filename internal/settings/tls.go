@@ -18,11 +18,15 @@ func (t TLS) check(p *problems, key string) {
 	}
 }
 
-func (t ServerTLS) check(p *problems) {
+// check finds the mistakes. Where a service has a certificate to call others with, the address may be left out.
+func (t ServerTLS) check(p *problems, calls bool) {
 	if t == (ServerTLS{}) {
 		return
 	}
 	t.Files().check(p, "tls")
+	if calls && t.Listen == "" {
+		return
+	}
 	err := checkAddress(t.Listen, true)
 	p.add(err != nil || strings.HasPrefix(t.Listen, unixScheme), "tls.listen is %q: write an address such as 0.0.0.0:7413 or 10.0.0.5:7413", t.Listen)
 }

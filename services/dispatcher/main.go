@@ -20,6 +20,8 @@ import (
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/db/local"
 	"muxpost.dev/muxpost/db/migrations"
+	"muxpost.dev/muxpost/db/tokens"
+	"muxpost.dev/muxpost/internal/access"
 	"muxpost.dev/muxpost/internal/identity"
 	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/obs"
@@ -100,7 +102,7 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	hub := hints.New()
 	fleet, err := hosts.NewFleet(hosts.FleetConfig{
 		Hosts: addresses(config), Registry: records, Tokens: records, Activities: records, Labels: labels(config.Placement), Tell: hub.Tell, Logger: telemetry.Logger,
-		TracerProvider: telemetry.TracerProvider(), TLS: knownBy(config.TLS),
+		TracerProvider: telemetry.TracerProvider(), TLS: knownBy(config.TLS.Files()),
 	})
 	if err != nil {
 		return err
@@ -117,25 +119,23 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 		Version: func(host string) dispatch.Version { return versionOf(own, buildOn(fleet, host)) },
 	})
 
-	api, err := rpc.NewConnectServer(rpc.Options{Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider(), StopTimeout: draining})
-	if err != nil {
-		return err
-	}
-	news := hints.New()
-	dispatcherv1connect.RegisterDispatcherServiceHandler(api.RPC(), server.New(server.Config{
-		Deliverer: deliverer, Records: records, Hosts: fleet, Hints: hub, News: news, Build: own,
-	}))
-	listener, err := rpc.Listen(config.Listen)
+	news, bearers := hints.New(), tokens.New(pool)
+	service := server.New(server.Config{
+		Deliverer: deliverer, Records: records, Hosts: fleet, Hints: hub, News: news, Build: own, Tokens: bearers, Logger: telemetry.Logger,
+	})
+	api, err := access.Open(access.Config{Listen: config.Listen, Remote: config.TLS.Listen, Files: filesOf(config.TLS.Files()), Tokens: bearers,
+		Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider(), StopTimeout: draining,
+	}, func(s *rpc.ConnectServer) { dispatcherv1connect.RegisterDispatcherServiceHandler(s.RPC(), service) })
 	if err != nil {
 		return err
 	}
 	if config.Shadow {
 		telemetry.Logger.WarnContext(ctx, "shadow mode: sessions are looked at, and nothing is started or typed")
 	}
-	telemetry.Logger.InfoContext(ctx, "the dispatcher is ready", obs.KeyAddress, listener.Addr().String(), obs.KeyVersion, version.String())
+	telemetry.Logger.InfoContext(ctx, "the dispatcher is ready", obs.KeyAddress, strings.Join(api.Addresses(), " "), obs.KeyVersion, version.String())
 
 	group := run.Group{StopTimeout: draining + 2*time.Second}
-	group.Add("server", func(ctx context.Context) error { return api.Serve(ctx, listener) })
+	api.Join(&group)
 	group.Add("hosts", fleet.Run)
 	if config.Idle.End && config.Idle.After > 0 {
 		group.Add("idle", func(ctx context.Context) error { return idle.Run(ctx, deliverer, config.Idle.After, telemetry.Logger) })
@@ -148,7 +148,7 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 		return forget.Run(ctx, records, forget.Keep{Deliveries: config.Retention, Events: config.EventsRetention}, telemetry.Logger)
 	})
 	group.Add("health", func(ctx context.Context) error {
-		return watchHealth(ctx, records, api.Health(), telemetry.Logger, healthEvery)
+		return watchHealth(ctx, records, api, telemetry.Logger, healthEvery)
 	})
 	return group.Run(ctx)
 }
@@ -175,8 +175,12 @@ func knownBy(files settings.TLS) func(name, address string) (*tls.Config, error)
 			return nil, fault.Newf(fault.Invalid, fault.ReasonBadConfig, "%s is another machine's address, and this dispatcher has no certificate to show", address).
 				WithRemedy("set dispatcher.tls")
 		}
-		return identity.Files{Cert: files.CertFile, Key: files.KeyFile, CA: files.CAFile}.Client(func(id identity.ID) bool { return id == identity.Host(name) })
+		return filesOf(files).Client(func(id identity.ID) bool { return id == identity.Host(name) })
 	}
+}
+
+func filesOf(t settings.TLS) identity.Files {
+	return identity.Files{Cert: t.CertFile, Key: t.KeyFile, CA: t.CAFile}
 }
 
 // labels says which labels a host must have for a work item: those of the first entry that matches its repository.
@@ -236,8 +240,13 @@ type pinger interface {
 	Ping(ctx context.Context) error
 }
 
+// health is what a server says of itself.
+type health interface {
+	Set(service string, serving bool)
+}
+
 // watchHealth says that the service serves while the database answers, and logs each change.
-func watchHealth(ctx context.Context, database pinger, health *rpc.Health, log *slog.Logger, every time.Duration) error {
+func watchHealth(ctx context.Context, database pinger, health health, log *slog.Logger, every time.Duration) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for serving := true; ; {

@@ -17,6 +17,9 @@ import (
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/db/local"
 	"muxpost.dev/muxpost/db/migrations"
+	"muxpost.dev/muxpost/db/tokens"
+	"muxpost.dev/muxpost/internal/access"
+	"muxpost.dev/muxpost/internal/identity"
 	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/internal/rpc"
@@ -101,13 +104,21 @@ func assemble(ctx context.Context, s settings.Settings, own ledger.Build, stderr
 	if p.quiet, err = db.Open(ctx, dbConfig); err != nil {
 		return nil, err
 	}
-	p.conn, err = rpc.Dial(c.Dispatcher, rpc.DialOptions{
-		Name: "the dispatcher", Silent: fault.ReasonDispatcherSilent, TracerProvider: p.telemetry.TracerProvider(),
-	})
-	if err != nil {
+	dial := rpc.DialOptions{Name: "the dispatcher", Silent: fault.ReasonDispatcherSilent, TracerProvider: p.telemetry.TracerProvider()}
+	// As dispatchers call hosts: whoever has a certificate shows it wherever it is not a socket that is called.
+	if c.TLS.Files().On() && !strings.HasPrefix(c.Dispatcher, "unix:") {
+		if dial.TLS, err = filesOf(c.TLS).Client(func(id identity.ID) bool { return id == identity.Dispatcher }); err != nil {
+			return nil, err
+		}
+	}
+	if p.conn, err = rpc.Dial(c.Dispatcher, dial); err != nil {
 		return nil, err
 	}
 	return p, p.compose(c, own)
+}
+
+func filesOf(t settings.ServerTLS) identity.Files {
+	return identity.Files{Cert: t.CertFile, Key: t.KeyFile, CA: t.CAFile}
 }
 
 // compose makes the poller's own parts on what was opened.
@@ -243,18 +254,16 @@ func (p *parts) explain(s settings.Source) {
 
 // serve runs until ctx ends.
 func (p *parts) serve(ctx context.Context, c settings.Poller) error {
-	listener, err := rpc.Listen(c.Listen)
+	service := server.New(p.poller, p.retrier, p.store, p.store)
+	api, err := access.Open(access.Config{Listen: c.Listen, Remote: c.TLS.Listen, Files: filesOf(c.TLS), Tokens: tokens.New(p.quiet),
+		Logger: p.telemetry.Logger, TracerProvider: p.telemetry.TracerProvider(),
+	}, func(s *rpc.ConnectServer) { pollerv1connect.RegisterPollerServiceHandler(s.RPC(), service) })
 	if err != nil {
 		return err
 	}
-	web, err := rpc.NewConnectServer(rpc.Options{Logger: p.telemetry.Logger, TracerProvider: p.telemetry.TracerProvider()})
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	pollerv1connect.RegisterPollerServiceHandler(web.RPC(), server.New(p.poller, p.retrier, p.store, p.store))
 	var group run.Group
-	group.Add("server", func(ctx context.Context) error { return web.Serve(ctx, listener) })
-	group.Add("health", func(ctx context.Context) error { return p.watchHealth(ctx, web.Health()) })
+	api.Join(&group)
+	group.Add("health", func(ctx context.Context) error { return p.watchHealth(ctx, api) })
 	group.Add("listen", func(ctx context.Context) error { return p.store.Listen(ctx, p.wake, p.telemetry.Logger) })
 	group.Add("forward", p.forwarder.Run)
 	group.Add("sweep", p.retrier.Run)
@@ -262,9 +271,9 @@ func (p *parts) serve(ctx context.Context, c settings.Poller) error {
 	group.Add("look", p.poller.Run)
 	group.Add("schedule", p.schedule)
 	if err := p.hooks.join(ctx, &group, p); err != nil {
-		return errors.Join(err, listener.Close())
+		return errors.Join(err, api.Close())
 	}
-	p.telemetry.Logger.InfoContext(ctx, "poller started", obs.KeyAddress, listener.Addr().String(), obs.KeyCount, len(c.Sources),
+	p.telemetry.Logger.InfoContext(ctx, "poller started", obs.KeyAddress, strings.Join(api.Addresses(), " "), obs.KeyCount, len(c.Sources),
 		obs.KeyVersion, version.String())
 	err = group.Run(ctx)
 	p.telemetry.Logger.InfoContext(ctx, "poller stopped")
@@ -300,7 +309,7 @@ func (p *parts) forget(ctx context.Context) error {
 }
 
 // watchHealth has the server say that it serves while the database answers.
-func (p *parts) watchHealth(ctx context.Context, health *rpc.Health) error {
+func (p *parts) watchHealth(ctx context.Context, health *access.API) error {
 	ticker := time.NewTicker(healthInterval)
 	defer ticker.Stop()
 	for {

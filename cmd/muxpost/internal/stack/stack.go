@@ -56,11 +56,16 @@ func IsProgram(path string) bool {
 
 // Health asks the service at an address whether it serves. Silence is fault.Unavailable, and so is a service that says no.
 func Health(ctx context.Context, service layout.Service, address string) error {
-	conn, err := Dial(service, address)
+	conn, err := Dial(service, address, rpc.DialOptions{})
 	if err != nil {
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // It was only a question.
+	return HealthOf(ctx, service, conn)
+}
+
+// HealthOf is Health by a client that is there.
+func HealthOf(ctx context.Context, service layout.Service, conn *grpc.ClientConn) error {
 	answer, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
 	if err != nil {
 		return err
@@ -72,12 +77,13 @@ func Health(ctx context.Context, service layout.Service, address string) error {
 	return nil
 }
 
-// Dial returns a client of a service. It does not connect yet.
-func Dial(service layout.Service, address string) (*grpc.ClientConn, error) {
-	silent := map[layout.Service]fault.Reason{
+// Dial returns a client of a service; what it is called is said here. It does not connect yet.
+func Dial(service layout.Service, address string, options rpc.DialOptions) (*grpc.ClientConn, error) {
+	options.Name = Title(service)
+	options.Silent = map[layout.Service]fault.Reason{
 		layout.Tmuxd: fault.ReasonHostUnreachable, layout.Dispatcher: fault.ReasonDispatcherSilent,
 	}[service]
-	return rpc.Dial(address, rpc.DialOptions{Name: Title(service), Silent: silent})
+	return rpc.Dial(address, options)
 }
 
 // Title is a service's name in a sentence.

@@ -7,6 +7,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -88,6 +89,9 @@ type Config struct {
 	Records   Records
 	Hosts     Hosts
 	Hints     *hints.Hub
+	// Tokens are those of people and scripts.
+	Tokens Tokens
+	Logger *slog.Logger
 	// News tells, with hints.Any, that there may be more events.
 	News *hints.Hub
 	// Build is our own.
@@ -103,6 +107,8 @@ type Server struct {
 	news      *hints.Hub
 	reads     chan struct{}
 	build     deliver.Build
+	tokens    Tokens
+	log       *slog.Logger
 }
 
 var _ dispatcherv1connect.DispatcherServiceHandler = (*Server)(nil)
@@ -111,6 +117,7 @@ var _ dispatcherv1connect.DispatcherServiceHandler = (*Server)(nil)
 func New(c Config) *Server {
 	return &Server{
 		deliverer: c.Deliverer, records: c.Records, hosts: c.Hosts, hints: c.Hints, news: c.News, reads: make(chan struct{}, watchReads), build: c.Build,
+		tokens: c.Tokens, log: c.Logger,
 	}
 }
 

@@ -20,8 +20,8 @@ func (s *Server) RemoveTree(ctx context.Context, r *dispatcherv1.RemoveTreeReque
 	if err != nil {
 		return nil, err
 	}
-	if len(r.GetWho()) > maxWho {
-		return nil, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "who has %d bytes and the limit is %d", len(r.GetWho()), maxWho)
+	if err := checkWho(r.GetWho()); err != nil {
+		return nil, err
 	}
 	shown, err := s.records.Shown(ctx, deliver.SessionQuery{WorkItem: ref.String(), Closed: true, Limit: 1})
 	if err != nil {

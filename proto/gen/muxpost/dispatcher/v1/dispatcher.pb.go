@@ -5188,7 +5188,7 @@ var File_muxpost_dispatcher_v1_dispatcher_proto protoreflect.FileDescriptor
 
 const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\n" +
-	"&muxpost/dispatcher/v1/dispatcher.proto\x12\x15muxpost.dispatcher.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcb\x01\n" +
+	"&muxpost/dispatcher/v1/dispatcher.proto\x12\x15muxpost.dispatcher.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"muxpost/dispatcher/v1/tokens.proto\"\xcb\x01\n" +
 	"\x0eDeliverRequest\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\x12\x1b\n" +
@@ -5587,7 +5587,7 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\x17ORPHAN_KIND_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ORPHAN_KIND_UNRECORDED\x10\x01\x12\x19\n" +
 	"\x15ORPHAN_KIND_ELSEWHERE\x10\x02\x12\x14\n" +
-	"\x10ORPHAN_KIND_GONE\x10\x032\x98\x16\n" +
+	"\x10ORPHAN_KIND_GONE\x10\x032\xcc\x18\n" +
 	"\x11DispatcherService\x12X\n" +
 	"\aDeliver\x12%.muxpost.dispatcher.v1.DeliverRequest\x1a&.muxpost.dispatcher.v1.DeliverResponse\x12i\n" +
 	"\vGetDelivery\x12).muxpost.dispatcher.v1.GetDeliveryRequest\x1a*.muxpost.dispatcher.v1.GetDeliveryResponse\"\x03\x90\x02\x01\x12r\n" +
@@ -5620,7 +5620,11 @@ const file_muxpost_dispatcher_v1_dispatcher_proto_rawDesc = "" +
 	"\fEvacuateHost\x12*.muxpost.dispatcher.v1.EvacuateHostRequest\x1a+.muxpost.dispatcher.v1.EvacuateHostResponse\x12a\n" +
 	"\n" +
 	"ForgetHost\x12(.muxpost.dispatcher.v1.ForgetHostRequest\x1a).muxpost.dispatcher.v1.ForgetHostResponse\x12r\n" +
-	"\x0eListSuperseded\x12,.muxpost.dispatcher.v1.ListSupersededRequest\x1a-.muxpost.dispatcher.v1.ListSupersededResponse\"\x03\x90\x02\x01\x12T\n" +
+	"\x0eListSuperseded\x12,.muxpost.dispatcher.v1.ListSupersededRequest\x1a-.muxpost.dispatcher.v1.ListSupersededResponse\"\x03\x90\x02\x01\x12d\n" +
+	"\vCreateToken\x12).muxpost.dispatcher.v1.CreateTokenRequest\x1a*.muxpost.dispatcher.v1.CreateTokenResponse\x12f\n" +
+	"\n" +
+	"ListTokens\x12(.muxpost.dispatcher.v1.ListTokensRequest\x1a).muxpost.dispatcher.v1.ListTokensResponse\"\x03\x90\x02\x01\x12d\n" +
+	"\vRevokeToken\x12).muxpost.dispatcher.v1.RevokeTokenRequest\x1a*.muxpost.dispatcher.v1.RevokeTokenResponse\x12T\n" +
 	"\x04Info\x12\".muxpost.dispatcher.v1.InfoRequest\x1a#.muxpost.dispatcher.v1.InfoResponse\"\x03\x90\x02\x01BBZ@muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1;dispatcherv1b\x06proto3"
 
 var (
@@ -5718,6 +5722,12 @@ var file_muxpost_dispatcher_v1_dispatcher_proto_goTypes = []any{
 	nil,                            // 77: muxpost.dispatcher.v1.Host.LabelsEntry
 	(*durationpb.Duration)(nil),    // 78: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil),  // 79: google.protobuf.Timestamp
+	(*CreateTokenRequest)(nil),     // 80: muxpost.dispatcher.v1.CreateTokenRequest
+	(*ListTokensRequest)(nil),      // 81: muxpost.dispatcher.v1.ListTokensRequest
+	(*RevokeTokenRequest)(nil),     // 82: muxpost.dispatcher.v1.RevokeTokenRequest
+	(*CreateTokenResponse)(nil),    // 83: muxpost.dispatcher.v1.CreateTokenResponse
+	(*ListTokensResponse)(nil),     // 84: muxpost.dispatcher.v1.ListTokensResponse
+	(*RevokeTokenResponse)(nil),    // 85: muxpost.dispatcher.v1.RevokeTokenResponse
 }
 var file_muxpost_dispatcher_v1_dispatcher_proto_depIdxs = []int32{
 	0,  // 0: muxpost.dispatcher.v1.DeliverRequest.kind:type_name -> muxpost.dispatcher.v1.EventKind
@@ -5801,37 +5811,43 @@ var file_muxpost_dispatcher_v1_dispatcher_proto_depIdxs = []int32{
 	69, // 78: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:input_type -> muxpost.dispatcher.v1.EvacuateHostRequest
 	71, // 79: muxpost.dispatcher.v1.DispatcherService.ForgetHost:input_type -> muxpost.dispatcher.v1.ForgetHostRequest
 	74, // 80: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:input_type -> muxpost.dispatcher.v1.ListSupersededRequest
-	42, // 81: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
-	9,  // 82: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
-	12, // 83: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
-	14, // 84: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
-	18, // 85: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
-	21, // 86: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
-	23, // 87: muxpost.dispatcher.v1.DispatcherService.WatchEvents:output_type -> muxpost.dispatcher.v1.WatchEventsResponse
-	28, // 88: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
-	30, // 89: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
-	32, // 90: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
-	35, // 91: muxpost.dispatcher.v1.DispatcherService.Unpark:output_type -> muxpost.dispatcher.v1.UnparkResponse
-	37, // 92: muxpost.dispatcher.v1.DispatcherService.ListParks:output_type -> muxpost.dispatcher.v1.ListParksResponse
-	39, // 93: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
-	46, // 94: muxpost.dispatcher.v1.DispatcherService.StopSession:output_type -> muxpost.dispatcher.v1.StopSessionResponse
-	48, // 95: muxpost.dispatcher.v1.DispatcherService.CloseSession:output_type -> muxpost.dispatcher.v1.CloseSessionResponse
-	52, // 96: muxpost.dispatcher.v1.DispatcherService.AdoptSession:output_type -> muxpost.dispatcher.v1.AdoptSessionResponse
-	55, // 97: muxpost.dispatcher.v1.DispatcherService.ListOrphans:output_type -> muxpost.dispatcher.v1.ListOrphansResponse
-	50, // 98: muxpost.dispatcher.v1.DispatcherService.RemoveTree:output_type -> muxpost.dispatcher.v1.RemoveTreeResponse
-	57, // 99: muxpost.dispatcher.v1.DispatcherService.CancelEnding:output_type -> muxpost.dispatcher.v1.CancelEndingResponse
-	41, // 100: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
-	60, // 101: muxpost.dispatcher.v1.DispatcherService.ListHosts:output_type -> muxpost.dispatcher.v1.ListHostsResponse
-	62, // 102: muxpost.dispatcher.v1.DispatcherService.AddHost:output_type -> muxpost.dispatcher.v1.AddHostResponse
-	64, // 103: muxpost.dispatcher.v1.DispatcherService.DrainHost:output_type -> muxpost.dispatcher.v1.DrainHostResponse
-	66, // 104: muxpost.dispatcher.v1.DispatcherService.UndrainHost:output_type -> muxpost.dispatcher.v1.UndrainHostResponse
-	68, // 105: muxpost.dispatcher.v1.DispatcherService.AcceptHost:output_type -> muxpost.dispatcher.v1.AcceptHostResponse
-	70, // 106: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:output_type -> muxpost.dispatcher.v1.EvacuateHostResponse
-	72, // 107: muxpost.dispatcher.v1.DispatcherService.ForgetHost:output_type -> muxpost.dispatcher.v1.ForgetHostResponse
-	75, // 108: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:output_type -> muxpost.dispatcher.v1.ListSupersededResponse
-	43, // 109: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
-	82, // [82:110] is the sub-list for method output_type
-	54, // [54:82] is the sub-list for method input_type
+	80, // 81: muxpost.dispatcher.v1.DispatcherService.CreateToken:input_type -> muxpost.dispatcher.v1.CreateTokenRequest
+	81, // 82: muxpost.dispatcher.v1.DispatcherService.ListTokens:input_type -> muxpost.dispatcher.v1.ListTokensRequest
+	82, // 83: muxpost.dispatcher.v1.DispatcherService.RevokeToken:input_type -> muxpost.dispatcher.v1.RevokeTokenRequest
+	42, // 84: muxpost.dispatcher.v1.DispatcherService.Info:input_type -> muxpost.dispatcher.v1.InfoRequest
+	9,  // 85: muxpost.dispatcher.v1.DispatcherService.Deliver:output_type -> muxpost.dispatcher.v1.DeliverResponse
+	12, // 86: muxpost.dispatcher.v1.DispatcherService.GetDelivery:output_type -> muxpost.dispatcher.v1.GetDeliveryResponse
+	14, // 87: muxpost.dispatcher.v1.DispatcherService.ListDeliveries:output_type -> muxpost.dispatcher.v1.ListDeliveriesResponse
+	18, // 88: muxpost.dispatcher.v1.DispatcherService.ListSessions:output_type -> muxpost.dispatcher.v1.ListSessionsResponse
+	21, // 89: muxpost.dispatcher.v1.DispatcherService.ListEvents:output_type -> muxpost.dispatcher.v1.ListEventsResponse
+	23, // 90: muxpost.dispatcher.v1.DispatcherService.WatchEvents:output_type -> muxpost.dispatcher.v1.WatchEventsResponse
+	28, // 91: muxpost.dispatcher.v1.DispatcherService.Pause:output_type -> muxpost.dispatcher.v1.PauseResponse
+	30, // 92: muxpost.dispatcher.v1.DispatcherService.Unpause:output_type -> muxpost.dispatcher.v1.UnpauseResponse
+	32, // 93: muxpost.dispatcher.v1.DispatcherService.ListPauses:output_type -> muxpost.dispatcher.v1.ListPausesResponse
+	35, // 94: muxpost.dispatcher.v1.DispatcherService.Unpark:output_type -> muxpost.dispatcher.v1.UnparkResponse
+	37, // 95: muxpost.dispatcher.v1.DispatcherService.ListParks:output_type -> muxpost.dispatcher.v1.ListParksResponse
+	39, // 96: muxpost.dispatcher.v1.DispatcherService.Reopen:output_type -> muxpost.dispatcher.v1.ReopenResponse
+	46, // 97: muxpost.dispatcher.v1.DispatcherService.StopSession:output_type -> muxpost.dispatcher.v1.StopSessionResponse
+	48, // 98: muxpost.dispatcher.v1.DispatcherService.CloseSession:output_type -> muxpost.dispatcher.v1.CloseSessionResponse
+	52, // 99: muxpost.dispatcher.v1.DispatcherService.AdoptSession:output_type -> muxpost.dispatcher.v1.AdoptSessionResponse
+	55, // 100: muxpost.dispatcher.v1.DispatcherService.ListOrphans:output_type -> muxpost.dispatcher.v1.ListOrphansResponse
+	50, // 101: muxpost.dispatcher.v1.DispatcherService.RemoveTree:output_type -> muxpost.dispatcher.v1.RemoveTreeResponse
+	57, // 102: muxpost.dispatcher.v1.DispatcherService.CancelEnding:output_type -> muxpost.dispatcher.v1.CancelEndingResponse
+	41, // 103: muxpost.dispatcher.v1.DispatcherService.WatchSessions:output_type -> muxpost.dispatcher.v1.WatchSessionsResponse
+	60, // 104: muxpost.dispatcher.v1.DispatcherService.ListHosts:output_type -> muxpost.dispatcher.v1.ListHostsResponse
+	62, // 105: muxpost.dispatcher.v1.DispatcherService.AddHost:output_type -> muxpost.dispatcher.v1.AddHostResponse
+	64, // 106: muxpost.dispatcher.v1.DispatcherService.DrainHost:output_type -> muxpost.dispatcher.v1.DrainHostResponse
+	66, // 107: muxpost.dispatcher.v1.DispatcherService.UndrainHost:output_type -> muxpost.dispatcher.v1.UndrainHostResponse
+	68, // 108: muxpost.dispatcher.v1.DispatcherService.AcceptHost:output_type -> muxpost.dispatcher.v1.AcceptHostResponse
+	70, // 109: muxpost.dispatcher.v1.DispatcherService.EvacuateHost:output_type -> muxpost.dispatcher.v1.EvacuateHostResponse
+	72, // 110: muxpost.dispatcher.v1.DispatcherService.ForgetHost:output_type -> muxpost.dispatcher.v1.ForgetHostResponse
+	75, // 111: muxpost.dispatcher.v1.DispatcherService.ListSuperseded:output_type -> muxpost.dispatcher.v1.ListSupersededResponse
+	83, // 112: muxpost.dispatcher.v1.DispatcherService.CreateToken:output_type -> muxpost.dispatcher.v1.CreateTokenResponse
+	84, // 113: muxpost.dispatcher.v1.DispatcherService.ListTokens:output_type -> muxpost.dispatcher.v1.ListTokensResponse
+	85, // 114: muxpost.dispatcher.v1.DispatcherService.RevokeToken:output_type -> muxpost.dispatcher.v1.RevokeTokenResponse
+	43, // 115: muxpost.dispatcher.v1.DispatcherService.Info:output_type -> muxpost.dispatcher.v1.InfoResponse
+	85, // [85:116] is the sub-list for method output_type
+	54, // [54:85] is the sub-list for method input_type
 	54, // [54:54] is the sub-list for extension type_name
 	54, // [54:54] is the sub-list for extension extendee
 	0,  // [0:54] is the sub-list for field type_name
@@ -5842,6 +5858,7 @@ func file_muxpost_dispatcher_v1_dispatcher_proto_init() {
 	if File_muxpost_dispatcher_v1_dispatcher_proto != nil {
 		return
 	}
+	file_muxpost_dispatcher_v1_tokens_proto_init()
 	file_muxpost_dispatcher_v1_dispatcher_proto_msgTypes[15].OneofWrappers = []any{
 		(*WatchEventsResponse_Event)(nil),
 		(*WatchEventsResponse_CaughtUp)(nil),

@@ -48,6 +48,9 @@ const (
 	DispatcherService_EvacuateHost_FullMethodName   = "/muxpost.dispatcher.v1.DispatcherService/EvacuateHost"
 	DispatcherService_ForgetHost_FullMethodName     = "/muxpost.dispatcher.v1.DispatcherService/ForgetHost"
 	DispatcherService_ListSuperseded_FullMethodName = "/muxpost.dispatcher.v1.DispatcherService/ListSuperseded"
+	DispatcherService_CreateToken_FullMethodName    = "/muxpost.dispatcher.v1.DispatcherService/CreateToken"
+	DispatcherService_ListTokens_FullMethodName     = "/muxpost.dispatcher.v1.DispatcherService/ListTokens"
+	DispatcherService_RevokeToken_FullMethodName    = "/muxpost.dispatcher.v1.DispatcherService/RevokeToken"
 	DispatcherService_Info_FullMethodName           = "/muxpost.dispatcher.v1.DispatcherService/Info"
 )
 
@@ -123,6 +126,12 @@ type DispatcherServiceClient interface {
 	ForgetHost(ctx context.Context, in *ForgetHostRequest, opts ...grpc.CallOption) (*ForgetHostResponse, error)
 	// ListSuperseded returns the sessions that were left behind on hosts which were given up, by host and work item.
 	ListSuperseded(ctx context.Context, in *ListSupersededRequest, opts ...grpc.CallOption) (*ListSupersededResponse, error)
+	// CreateToken makes a bearer token, with which a person or a script may call the dispatcher and the poller.
+	CreateToken(ctx context.Context, in *CreateTokenRequest, opts ...grpc.CallOption) (*CreateTokenResponse, error)
+	// ListTokens returns what is kept of tokens.
+	ListTokens(ctx context.Context, in *ListTokensRequest, opts ...grpc.CallOption) (*ListTokensResponse, error)
+	// RevokeToken ends a token at once.
+	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
 	// Info says which builds take part in deliveries.
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
 }
@@ -423,6 +432,36 @@ func (c *dispatcherServiceClient) ListSuperseded(ctx context.Context, in *ListSu
 	return out, nil
 }
 
+func (c *dispatcherServiceClient) CreateToken(ctx context.Context, in *CreateTokenRequest, opts ...grpc.CallOption) (*CreateTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateTokenResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_CreateToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) ListTokens(ctx context.Context, in *ListTokensRequest, opts ...grpc.CallOption) (*ListTokensResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTokensResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_ListTokens_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dispatcherServiceClient) RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeTokenResponse)
+	err := c.cc.Invoke(ctx, DispatcherService_RevokeToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *dispatcherServiceClient) Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(InfoResponse)
@@ -505,6 +544,12 @@ type DispatcherServiceServer interface {
 	ForgetHost(context.Context, *ForgetHostRequest) (*ForgetHostResponse, error)
 	// ListSuperseded returns the sessions that were left behind on hosts which were given up, by host and work item.
 	ListSuperseded(context.Context, *ListSupersededRequest) (*ListSupersededResponse, error)
+	// CreateToken makes a bearer token, with which a person or a script may call the dispatcher and the poller.
+	CreateToken(context.Context, *CreateTokenRequest) (*CreateTokenResponse, error)
+	// ListTokens returns what is kept of tokens.
+	ListTokens(context.Context, *ListTokensRequest) (*ListTokensResponse, error)
+	// RevokeToken ends a token at once.
+	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
 	// Info says which builds take part in deliveries.
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
 	mustEmbedUnimplementedDispatcherServiceServer()
@@ -597,6 +642,15 @@ func (UnimplementedDispatcherServiceServer) ForgetHost(context.Context, *ForgetH
 }
 func (UnimplementedDispatcherServiceServer) ListSuperseded(context.Context, *ListSupersededRequest) (*ListSupersededResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSuperseded not implemented")
+}
+func (UnimplementedDispatcherServiceServer) CreateToken(context.Context, *CreateTokenRequest) (*CreateTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateToken not implemented")
+}
+func (UnimplementedDispatcherServiceServer) ListTokens(context.Context, *ListTokensRequest) (*ListTokensResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTokens not implemented")
+}
+func (UnimplementedDispatcherServiceServer) RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeToken not implemented")
 }
 func (UnimplementedDispatcherServiceServer) Info(context.Context, *InfoRequest) (*InfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Info not implemented")
@@ -1094,6 +1148,60 @@ func _DispatcherService_ListSuperseded_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DispatcherService_CreateToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).CreateToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_CreateToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).CreateToken(ctx, req.(*CreateTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_ListTokens_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTokensRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).ListTokens(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_ListTokens_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).ListTokens(ctx, req.(*ListTokensRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DispatcherService_RevokeToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatcherServiceServer).RevokeToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DispatcherService_RevokeToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatcherServiceServer).RevokeToken(ctx, req.(*RevokeTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _DispatcherService_Info_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(InfoRequest)
 	if err := dec(in); err != nil {
@@ -1218,6 +1326,18 @@ var DispatcherService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListSuperseded",
 			Handler:    _DispatcherService_ListSuperseded_Handler,
+		},
+		{
+			MethodName: "CreateToken",
+			Handler:    _DispatcherService_CreateToken_Handler,
+		},
+		{
+			MethodName: "ListTokens",
+			Handler:    _DispatcherService_ListTokens_Handler,
+		},
+		{
+			MethodName: "RevokeToken",
+			Handler:    _DispatcherService_RevokeToken_Handler,
 		},
 		{
 			MethodName: "Info",

@@ -100,6 +100,15 @@ const (
 	// DispatcherServiceListSupersededProcedure is the procedure name of the DispatcherService's
 	// ListSuperseded RPC.
 	DispatcherServiceListSupersededProcedure = "/muxpost.dispatcher.v1.DispatcherService/ListSuperseded"
+	// DispatcherServiceCreateTokenProcedure is the procedure name of the DispatcherService's
+	// CreateToken RPC.
+	DispatcherServiceCreateTokenProcedure = "/muxpost.dispatcher.v1.DispatcherService/CreateToken"
+	// DispatcherServiceListTokensProcedure is the procedure name of the DispatcherService's ListTokens
+	// RPC.
+	DispatcherServiceListTokensProcedure = "/muxpost.dispatcher.v1.DispatcherService/ListTokens"
+	// DispatcherServiceRevokeTokenProcedure is the procedure name of the DispatcherService's
+	// RevokeToken RPC.
+	DispatcherServiceRevokeTokenProcedure = "/muxpost.dispatcher.v1.DispatcherService/RevokeToken"
 	// DispatcherServiceInfoProcedure is the procedure name of the DispatcherService's Info RPC.
 	DispatcherServiceInfoProcedure = "/muxpost.dispatcher.v1.DispatcherService/Info"
 )
@@ -305,6 +314,28 @@ var (
 			IdempotencyLevel: connect.IdempotencyNoSideEffects,
 		}
 	})
+	dispatcherServiceCreateTokenSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("CreateToken"),
+			Procedure:  DispatcherServiceCreateTokenProcedure,
+		}
+	})
+	dispatcherServiceListTokensSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType:       connect.StreamTypeUnary,
+			Schema:           v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("ListTokens"),
+			Procedure:        DispatcherServiceListTokensProcedure,
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}
+	})
+	dispatcherServiceRevokeTokenSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService").Methods().ByName("RevokeToken"),
+			Procedure:  DispatcherServiceRevokeTokenProcedure,
+		}
+	})
 	dispatcherServiceInfoSpec = sync.OnceValue(func() connect.Spec {
 		return connect.Spec{
 			StreamType:       connect.StreamTypeUnary,
@@ -383,6 +414,12 @@ type DispatcherServiceClient interface {
 	ForgetHost(context.Context, *v1.ForgetHostRequest) (*v1.ForgetHostResponse, error)
 	// ListSuperseded returns the sessions that were left behind on hosts which were given up, by host and work item.
 	ListSuperseded(context.Context, *v1.ListSupersededRequest) (*v1.ListSupersededResponse, error)
+	// CreateToken makes a bearer token, with which a person or a script may call the dispatcher and the poller.
+	CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error)
+	// ListTokens returns what is kept of tokens.
+	ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error)
+	// RevokeToken ends a token at once.
+	RevokeToken(context.Context, *v1.RevokeTokenRequest) (*v1.RevokeTokenResponse, error)
 	// Info says which builds take part in deliveries.
 	Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error)
 }
@@ -504,6 +541,12 @@ type DispatcherServiceHandler interface {
 	ForgetHost(context.Context, *v1.ForgetHostRequest) (*v1.ForgetHostResponse, error)
 	// ListSuperseded returns the sessions that were left behind on hosts which were given up, by host and work item.
 	ListSuperseded(context.Context, *v1.ListSupersededRequest) (*v1.ListSupersededResponse, error)
+	// CreateToken makes a bearer token, with which a person or a script may call the dispatcher and the poller.
+	CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error)
+	// ListTokens returns what is kept of tokens.
+	ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error)
+	// RevokeToken ends a token at once.
+	RevokeToken(context.Context, *v1.RevokeTokenRequest) (*v1.RevokeTokenResponse, error)
 	// Info says which builds take part in deliveries.
 	Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error)
 }
@@ -540,6 +583,9 @@ func RegisterDispatcherServiceHandler(server *connect.Server, svc DispatcherServ
 		connect.Method{Spec: dispatcherServiceEvacuateHostSpec(), Handler: adapter.evacuateHost},
 		connect.Method{Spec: dispatcherServiceForgetHostSpec(), Handler: adapter.forgetHost},
 		connect.Method{Spec: dispatcherServiceListSupersededSpec(), Handler: adapter.listSuperseded},
+		connect.Method{Spec: dispatcherServiceCreateTokenSpec(), Handler: adapter.createToken},
+		connect.Method{Spec: dispatcherServiceListTokensSpec(), Handler: adapter.listTokens},
+		connect.Method{Spec: dispatcherServiceRevokeTokenSpec(), Handler: adapter.revokeToken},
 		connect.Method{Spec: dispatcherServiceInfoSpec(), Handler: adapter.info},
 	)
 }
@@ -685,6 +731,18 @@ func (UnimplementedDispatcherServiceHandler) ForgetHost(context.Context, *v1.For
 
 func (UnimplementedDispatcherServiceHandler) ListSuperseded(context.Context, *v1.ListSupersededRequest) (*v1.ListSupersededResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.ListSuperseded is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.CreateToken is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.ListTokens is not implemented")
+}
+
+func (UnimplementedDispatcherServiceHandler) RevokeToken(context.Context, *v1.RevokeTokenRequest) (*v1.RevokeTokenResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.dispatcher.v1.DispatcherService.RevokeToken is not implemented")
 }
 
 func (UnimplementedDispatcherServiceHandler) Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error) {
@@ -906,6 +964,30 @@ func (c *dispatcherServiceClient) ForgetHost(ctx context.Context, req *v1.Forget
 func (c *dispatcherServiceClient) ListSuperseded(ctx context.Context, req *v1.ListSupersededRequest) (*v1.ListSupersededResponse, error) {
 	var res v1.ListSupersededResponse
 	if err := c.client.CallUnary(ctx, dispatcherServiceListSupersededSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) CreateToken(ctx context.Context, req *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error) {
+	var res v1.CreateTokenResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceCreateTokenSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) ListTokens(ctx context.Context, req *v1.ListTokensRequest) (*v1.ListTokensResponse, error) {
+	var res v1.ListTokensResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceListTokensSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *dispatcherServiceClient) RevokeToken(ctx context.Context, req *v1.RevokeTokenRequest) (*v1.RevokeTokenResponse, error) {
+	var res v1.RevokeTokenResponse
+	if err := c.client.CallUnary(ctx, dispatcherServiceRevokeTokenSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -1231,6 +1313,42 @@ func (h dispatcherServiceHandler) listSuperseded(ctx context.Context, _ connect.
 		return err
 	}
 	res, err := h.svc.ListSuperseded(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) createToken(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.CreateTokenRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.CreateToken(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) listTokens(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.ListTokensRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.ListTokens(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h dispatcherServiceHandler) revokeToken(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.RevokeTokenRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.RevokeToken(ctx, &req)
 	if err != nil {
 		return err
 	}
