@@ -18,12 +18,16 @@ fi
 
 ca() { muxpost --data-dir /run/muxpost ca "$@"; }
 
-ca show >/dev/null 2>&1 || ca init
+if ! ca show >/dev/null 2>&1; then
+	ca init >/dev/null
+	echo "made the authority"
+fi
 
 # issue KIND NAME VOLUME
 issue() {
 	if [ ! -s "$3/cert.pem" ] || ! ca show | grep -q "^$1/$2 *valid "; then
-		ca issue "$1" "$2" --expires 90d --out "/run/muxpost/$3"
+		ca issue "$1" "$2" --expires 90d --out "/run/muxpost/$3" >/dev/null
+		echo "issued $1/$2"
 	fi
 }
 issue service dispatcher dispatcher
