@@ -61,6 +61,12 @@ test-harnesses: setup ## deliveries into the real agent programs that MUXPOST_TE
 	HARNESS_PROMPTS=$(or $(HARNESS_PROMPTS),200) HARNESS_KILLS=$(or $(HARNESS_KILLS),50) \
 		$(GO) test ./test/harnesses -count 1 -v -timeout 4h -run '^TestHarness_TheFigures' -skip '/fakeagent'
 
+.PHONY: compose-test
+compose-test: ## try the stack of deploy/compose on a Docker engine, which is installed and started where there is none (as root, minutes)
+	@deploy/compose/testing/engine.sh start
+	@deploy/compose/testing/images.sh base postgres
+	@$(GO) run ./test/compose; ended=$$?; deploy/compose/testing/engine.sh stop; exit $$ended
+
 .PHONY: lint
 lint: $(TOOLS)/.lint ## run the linters (the first run compiles them: minutes)
 	$(TOOLS)/golangci-lint run $$($(GO) list -m -f '{{.Dir}}/...')

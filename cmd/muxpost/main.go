@@ -76,7 +76,7 @@ func newRoot(a *app) *cobra.Command {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"run", "Run it:", []*cobra.Command{upCommand(a), downCommand(a), statusCommand(a), doctorCommand(a), migrateCommand(a), caCommand(a), tokensCommand(a)}},
+		{"run", "Run it:", []*cobra.Command{upCommand(a), downCommand(a), statusCommand(a), doctorCommand(a), healthCommand(a), migrateCommand(a), caCommand(a), tokensCommand(a)}},
 		{"work", "Work with it:", []*cobra.Command{sendCommand(a), attachCommand(a), stopCommand(a), closeCommand(a), adoptCommand(a), pollCommand(a), pauseCommand(a), unpauseCommand(a),
 			unparkCommand(a), retryCommand(a), doneCommand(a), cancelCommand(a), linkCommand(a), workspacesCommand(a), hostsCommand(a)}},
 		{"see", "See what happened:", []*cobra.Command{
