@@ -326,6 +326,11 @@ func TestCommand_AnotherMachineIsCalledByItsCertificateAlone(t *testing.T) {
 			t.Errorf("the poller minds %s: %v", tt.text, err)
 		}
 	}
+	// A poller may come in where other machines do.
+	both := Settings{Poller: Poller{Dispatcher: "10.0.0.5:7412"}, Dispatcher: Dispatcher{Listen: "unix:/d", TLS: ServerTLS{Listen: "10.0.0.5:7412"}}}
+	if m := both.Mismatches(); len(m) != 0 {
+		t.Errorf("%+v", m)
+	}
 	s, err := Load(where(t.TempDir(), map[string]string{"MUXPOST_TOKEN_FILE": "/t"}))
 	if err != nil || s.Command.TokenFile != "/t" || s.Called(layout.Poller) != s.Poller.Listen {
 		t.Errorf("%+v, %v", s.Command, err)

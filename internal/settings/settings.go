@@ -260,7 +260,7 @@ func (s *Settings) Mismatches() []Mismatch {
 	if len(s.Dispatcher.Hosts) == 0 && s.Dispatcher.Host.Address != s.Tmuxd.Listen {
 		out = append(out, Mismatch{"dispatcher.host.address", s.Dispatcher.Host.Address, "tmuxd.listen", s.Tmuxd.Listen})
 	}
-	if s.Poller.Dispatcher != s.Dispatcher.Listen {
+	if s.Poller.Dispatcher != s.Dispatcher.Listen && s.Poller.Dispatcher != s.Dispatcher.TLS.Listen {
 		out = append(out, Mismatch{"poller.dispatcher", s.Poller.Dispatcher, "dispatcher.listen", s.Dispatcher.Listen})
 	}
 	return out
