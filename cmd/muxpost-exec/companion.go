@@ -43,7 +43,10 @@ func (r *runner) accompany() (code int, err error) {
 		out.Close()
 		return exitOf(err), err
 	}
+	heard := make(chan struct{})
+	r.words.heard = heard
 	go func() {
+		defer close(heard)
 		_, _ = io.Copy(&r.words, out) // it ends with the last process that has the other end
 		out.Close()
 	}()
@@ -100,8 +103,15 @@ func (r *runner) dismiss() {
 	}
 }
 
+// wordsTime is how long is waited for the last words of a process that has ended: they are in the pipe, and only have to be read. Longer
+// waits would be for a process that it left behind.
+const wordsTime = 50 * time.Millisecond
+
 // lastWords keeps the end of what is written to it.
 type lastWords struct {
+	// heard is closed once there is nothing more to come.
+	heard <-chan struct{}
+
 	mu   sync.Mutex
 	text []byte
 }
@@ -129,6 +139,10 @@ func (w *lastWords) String() string {
 
 // say tells how it ended, with its last words.
 func (w *lastWords) say(status syscall.WaitStatus) string {
+	select {
+	case <-w.heard:
+	case <-time.After(wordsTime):
+	}
 	how := fmt.Sprintf("exit %d", status.ExitStatus())
 	if status.Signaled() {
 		how = status.Signal().String()

@@ -95,7 +95,8 @@ func (r *runner) take(pid int) (status syscall.WaitStatus, ended bool, err error
 	_, err = syscall.Wait4(pid, &status, syscall.WUNTRACED|syscall.WNOHANG, nil)
 	if err == nil && pid == r.companion && !status.Stopped() {
 		r.companion = 0
-		go r.end(wrapper.CompanionEnded, "what served it ended: "+r.words.say(status), hangUpGrace)
+		how := status // the result is another one
+		go func() { r.end(wrapper.CompanionEnded, "what served it ended: "+r.words.say(how), hangUpGrace) }()
 	}
 	if err == nil && pid == r.keeper && !status.Stopped() {
 		r.keeper = 0 // somebody killed it

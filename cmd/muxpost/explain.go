@@ -202,9 +202,10 @@ func (st story) printEvent(p view.Printer) {
 	if e == nil {
 		return
 	}
-	text := e.GetKind() + " from " + e.GetSource()
+	kind := strings.ReplaceAll(e.GetKind(), "_", " ")
+	text := kind + " from " + e.GetSource()
 	if e.GetSource() == byHand {
-		text = e.GetKind() + " by hand"
+		text = kind + " by hand"
 	}
 	if e.GetAuthor() != "" {
 		text += " by " + e.GetAuthor()
@@ -212,7 +213,16 @@ func (st story) printEvent(p view.Printer) {
 	if e.GetTitle() != "" {
 		text += `, "` + view.Clip(e.GetTitle(), 60) + `"`
 	}
+	if e.GetEdited() {
+		text += ", told as an edit"
+	}
 	p.Line("%s  %s", label(p, "event"), view.Clean(text))
+	if where := view.Where(e); where != "" {
+		p.Line("%s  %s", label(p, ""), view.Clean(where))
+	}
+	if e.GetCommit() != "" {
+		p.Line("%s  commit %s", label(p, ""), view.Clean(e.GetCommit()))
+	}
 	if e.GetUrl() != "" {
 		p.Line("%s  %s", label(p, ""), view.Clean(e.GetUrl()))
 	}
@@ -254,6 +264,9 @@ func (st story) printLedger(p view.Printer) {
 	}
 	if e.GetDetail() != "" {
 		p.Line("%s  %s", label(p, ""), view.Clean(e.GetDetail()))
+	}
+	if later := e.GetSupersededBy(); later != "" && !strings.Contains(e.GetDetail(), later) {
+		p.Line("%s  in its place: %s", label(p, ""), view.Clean(later))
 	}
 }
 

@@ -83,6 +83,7 @@ func TestTemplate_EveryExampleCanBeSwitchedOn(t *testing.T) {
 	text = strings.ReplaceAll(text, "/etc/muxpost/database-url", dir+"/url")
 	write(t, filepath.Join(dir, "url"), "postgres://h/d\n")
 	write(t, filepath.Join(dir, "github-token"), "tok\n")
+	write(t, filepath.Join(dir, "webhook-secret"), "a secret of more than sixteen bytes\n")
 	if strings.Contains(text, "#  ") {
 		t.Fatal("an example is still switched off")
 	}

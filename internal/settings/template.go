@@ -54,19 +54,34 @@ dispatcher:
 
 # The poller reads sources of events and keeps them until each has ended.
 poller:
+# What is written about one item beyond so many posts within five minutes is not delivered: programs that answer each other write so much.
+#  loop_posts: 30
+# Where webhooks come in, for sources with webhook: true. A proxy in front of it has to end TLS; docs/operations.md says how.
+#  webhook: {listen: "127.0.0.1:8099", secret_file: webhook-secret}
 # No source: events come by hand alone (muxpost send). With one, delete the [] and switch on the lines below.
   sources: []
 #    - name: widgets
 #      kind: github
 #      repositories: [octo/widget]
-# Open issues with this label become work items.
+# Open issues with this label become work items; and those that mention a login, or are assigned to one (assignee).
 #      label: muxpost
+#      mention: muxpost-bot
 # Who may steer an agent, by what they write. Nobody else does, and an issue of somebody else is not started by its label alone unless
 # trust_label is true.
 #      authors: [alice]
+# And those whom GitHub calls so: OWNER, MEMBER, COLLABORATOR. And bots, by name; no other machine steers.
+#      associations: [MEMBER]
+#      machines: ["reviewer[bot]"]
 # A file with a token and nothing else, chmod 600; a relative path begins where this file is.
 #      token_file: github-token
 #      interval: 30s
+# The comments, reviews and CI results of a pull request go to the agent of the issue that it closes, or whose branch it is of. These are
+# the defaults: pulls: false reads none, ci: [] no results.
+#      pulls: true
+#      ci: [check_run, status]
+#      branch: muxpost/{number}
+# Takes webhooks at /webhooks/widgets, so that an event goes out in a moment. The source is looked at as well.
+#      webhook: true
 # Writes on the issue what needs a person: an event that gave up, say. The token must be one that may write to issues.
 #      notices: true
 # Puts reactions on what is taken, delivered or not delivered. The token must be one that may write to issues.

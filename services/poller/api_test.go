@@ -114,7 +114,7 @@ func TestListLedger_PagesAndRefusesWhatItDidNotGive(t *testing.T) {
 func TestPollNow_LooksAtOnceAndSaysWhatWentWrong(t *testing.T) {
 	w := newWorld(t, strings.Replace(standard, "1s", "1h", 1))
 	r := start(t, w)
-	eventually(t, "it has looked", func() bool { return len(w.Counts()) > 0 })
+	eventually(t, "it has looked", w.looked)
 	w.labelled(t, "alice")
 	response, err := r.api.PollNow(t.Context(), &pollerv1.PollNowRequest{})
 	must(t, err)

@@ -75,7 +75,7 @@ func (r *running) delivered(t *testing.T, event string) []fakegithub.Delivery {
 func TestHooks_WhatIsToldGoesToTheDispatcherWithoutALook(t *testing.T) {
 	w := hookedWorld(t)
 	r := start(t, w)
-	eventually(t, "it has been looked at once", func() bool { return len(w.Counts()) > 0 })
+	eventually(t, "it has been looked at once", w.looked)
 	r.hook(t)
 	n := w.labelled(t, "alice")
 	eventually(t, "the opening event arrives", func() bool { return w.asked() == 1 })
@@ -124,7 +124,7 @@ func (r *running) webhook(t *testing.T) *pollerv1.WebhookState {
 func TestHooks_InAnyOrderTheyComeToTheSame(t *testing.T) {
 	w := hookedWorld(t)
 	r := start(t, w)
-	eventually(t, "it has been looked at once", func() bool { return len(w.Counts()) > 0 })
+	eventually(t, "it has been looked at once", w.looked)
 	r.hook(t)
 	n := w.labelled(t, "alice")
 	eventually(t, "the opening event arrives", func() bool { return w.asked() == 1 })
@@ -196,7 +196,7 @@ func TestHooks_WhatHappenedWhileNobodyReceivedIsFoundAndTheGapIsToldOnce(t *test
 func TestHooks_FromCronWhatWaitsIsHandled(t *testing.T) {
 	w := hookedWorld(t)
 	r := start(t, w)
-	eventually(t, "it has been looked at once", func() bool { return len(w.Counts()) > 0 })
+	eventually(t, "it has been looked at once", w.looked)
 	r.hook(t)
 	n := w.labelled(t, "alice")
 	eventually(t, "the opening event arrives", func() bool { return w.asked() == 1 })

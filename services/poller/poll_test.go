@@ -197,6 +197,7 @@ func TestPoll_AnItemWithoutItsLabelIsFollowedUntilItIsClosed(t *testing.T) {
 	equal(t, "items once closed", look(t, p).Items, 0)
 	equal(t, "requests once closed", len(w.Counts()), 2)
 	w.comment(t, n, "alice", "while closed")
+	w.clock.advance(time.Second)
 	must(t, w.EditIssue("acme", "widgets", n, "alice", fakegithub.IssueEdit{State: &open, Labels: &[]string{"agent"}}))
 	equal(t, "new after the reopening", look(t, p).NewEvents, 2)
 }

@@ -218,19 +218,15 @@ func TestPull_ItsEndIsAnEvent(t *testing.T) {
 	}
 }
 
-func TestPull_OneOfNoItemIsForgottenOnceItIsClosedAndSeenOnceItIsOpenAgain(t *testing.T) {
+func TestPull_OneOfNoItemIsNotAskedForOnceItIsClosedAndSeenOnceItIsOpenAgain(t *testing.T) {
 	w, p, n := pullWorld(t, fakegithub.Issue{Body: "about nothing"})
 	look(t, p)
-	open := func() (count int) {
-		must(t, p.pool.QueryRow(t.Context(), `select count(*) from poller.pulls where state = 'open'`).Scan(&count))
-		return count
-	}
-	equal(t, "open", open(), 1)
 	closed, again, body := "closed", "open", "Fixes #1"
 	w.later(time.Minute)
 	must(t, w.EditIssue("acme", "widgets", n, "alice", fakegithub.IssueEdit{State: &closed}))
+	w.ResetCounts()
 	look(t, p)
-	equal(t, "open once it is closed", open(), 0)
+	equal(t, "asked for by itself", w.Counts()["GET /repos/acme/widgets/pulls/2"].Requests, 0)
 	w.later(time.Minute)
 	must(t, w.EditIssue("acme", "widgets", n, "alice", fakegithub.IssueEdit{State: &again, Body: &body}))
 	look(t, p)

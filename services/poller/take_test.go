@@ -13,7 +13,7 @@ func hooked(t *testing.T) (*world, *running, int) {
 	t.Helper()
 	w := hookedWorld(t)
 	r := start(t, w)
-	eventually(t, "it has been looked at once", func() bool { return len(w.Counts()) > 0 })
+	eventually(t, "it has been looked at once", w.looked)
 	r.hook(t)
 	w.labelled(t, "alice")
 	eventually(t, "the opening event arrives", func() bool { return w.asked() == 1 })

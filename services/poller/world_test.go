@@ -357,3 +357,6 @@ func keyOf(t *testing.T, text string) ledger.Key {
 	equal(t, "key", k.String(), text)
 	return k
 }
+
+// looked reports whether a look has read what it begins with: pull requests are listed after the issues.
+func (w *world) looked() bool { return w.Counts()["GET /repos/acme/widgets/pulls"].Requests > 0 }

@@ -15,6 +15,7 @@ import (
 	"muxpost.dev/muxpost/internal/needs"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+	"muxpost.dev/muxpost/test/fakegithub"
 	"muxpost.dev/muxpost/test/stack"
 )
 
@@ -77,12 +78,15 @@ func TestOperations_TheRecipesWork(t *testing.T) {
 			if tool == "grpcurl" {
 				path = filepath.Dir(needs.Tool(t, "grpcurl")) + ":" + path
 			}
-			w := start(t, issue(), nil)
+			seed := issue()
+			seed.Repos[0].Issues = append(seed.Repos[0].Issues, fakegithub.Issue{Number: number + 1, Title: "A pull request", Author: stack.Author, PullRequest: true})
+			w := start(t, seed, nil)
 			row, _ := w.delivered(0)
 			// From now on nobody else gets an agent, so that what comes for others is dropped.
 			w.configure("harness: fakeagent", "harness: fakeagent\n  first_spawn: never")
 			w.dispatcherDies()
-			k := &kitchen{world: w, delivered: row.GetDeliveryId(), environ: append(os.Environ(), "PATH="+path, "run="+w.Dir, "item="+item)}
+			k := &kitchen{world: w, delivered: row.GetDeliveryId(), environ: append(os.Environ(), "PATH="+path, "run="+w.Dir, "item="+item,
+				"pull="+stack.Item(number+1))}
 			for _, r := range recipes(t) {
 				switch other := map[string]string{"curl": "grpcurl", "grpcurl": "curl"}[tool]; {
 				case r.has("yours") || r.has(other):

@@ -43,10 +43,12 @@ func TestLimit_OfRequestsAtOnce(t *testing.T) {
 	w := newWorld(t, fakegithub.Config{Concurrent: 1})
 	must(t, w.Inject(fakegithub.Fault{Kind: fakegithub.KindHang, Path: "/repos/acme/widgets/issues"}))
 	done := make(chan struct{})
+	// A connection of its own: on one that was used before, net/http sends a request again that was cut off.
+	alone := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	go func() {
 		defer close(done)
 		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/repos/acme/widgets/issues", nil)
-		if response, err := http.DefaultClient.Do(request); err == nil {
+		if response, err := alone.Do(request); err == nil {
 			_ = response.Body.Close()
 			t.Error("the hanging request got an answer")
 		}

@@ -85,6 +85,8 @@ type Entry struct {
 	Subject    string `json:"subject"`
 	DeliveryID string `json:"delivery_id,omitempty"`
 	Reason     string `json:"reason,omitempty"`
+	// Pull is the pull request of the event, where that is not the work item itself.
+	Pull string `json:"pull,omitempty"`
 	// Since is when it began; nil when that is not known.
 	Since *time.Time `json:"since,omitempty"`
 	// Why is a sentence, and Remedy what to do, both without a full stop.
@@ -133,6 +135,7 @@ func Find(k Known, now time.Time) []Entry {
 		f.deliveries[d.GetDeliveryId()] = d
 	}
 	f.ended()
+	f.loops()
 	f.waiting()
 	f.parks()
 	f.sessions()
@@ -184,31 +187,6 @@ func (f *finder) add(e Entry) {
 		}
 	}
 	f.out = append(f.out, e)
-}
-
-func (f *finder) ended() {
-	for _, row := range f.Ended {
-		e, since := f.event(row), row.GetUpdateTime().AsTime()
-		e.Since = &since
-		switch {
-		case since.Before(f.EndedAfter):
-			continue
-		case row.GetState() == pollerv1.LedgerState_LEDGER_STATE_DROPPED:
-			e.Kind = Dropped
-			e.Remedy = why.WithRetry(e.Remedy, e.DeliveryID)
-		case row.GetState() == pollerv1.LedgerState_LEDGER_STATE_GAVE_UP:
-			e.Kind = GaveUp
-			e.Why = "its tries are spent; the last answer: " + e.Why
-			e.Remedy = why.WithRetry(e.Remedy, e.DeliveryID)
-		case row.GetState() == pollerv1.LedgerState_LEDGER_STATE_SETTLED && row.GetReason() == "unconfirmed":
-			e.Kind, e.Look = Unconfirmed, attach(row.GetWorkItem())
-			explained, _ := why.Of(row.GetReason())
-			e.Remedy = strings.ReplaceAll(explained.Remedy, why.DeliveryID, e.DeliveryID)
-		default:
-			continue
-		}
-		f.add(e)
-	}
 }
 
 // waiting judges the event of each work item that holds the others back; those behind it are only counted.
@@ -286,6 +264,10 @@ func (f *finder) event(row *pollerv1.LedgerEntry) Entry {
 		e.Why, e.Remedy = d.GetDetail(), d.GetRemedy()
 	}
 	e.Why = cmp.Or(e.Why, explained.Meaning, "it waits for its turn")
+	if row.GetPull() != "" && row.GetPull() != row.GetWorkItem() {
+		e.Pull = row.GetPull()
+		e.Why += " (a " + strings.ReplaceAll(row.GetKind(), "_", " ") + " on pull request " + e.Pull + ")"
+	}
 	e.Remedy = strings.ReplaceAll(cmp.Or(e.Remedy, explained.Remedy, "see what it says"), why.DeliveryID, e.DeliveryID)
 	return e
 }

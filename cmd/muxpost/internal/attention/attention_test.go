@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,32 @@ const (
 func row(id, item string, state pollerv1.LedgerState, reason string, came time.Duration) *pollerv1.LedgerEntry {
 	return &pollerv1.LedgerEntry{DeliveryId: id, WorkItem: item, State: state, Reason: reason, CreateTime: ago(came),
 		UpdateTime: ago(time.Second)}
+}
+
+// looped is an event that was dropped because too much was written about its item.
+func looped(id, item string, since time.Duration) *pollerv1.LedgerEntry {
+	e := row(id, item, dropped, "loop", since)
+	e.UpdateTime, e.Author = ago(since), "loopbot"
+	return e
+}
+
+// TestFind_TellsOfALoopOnceAndOfWhereAnEventHappened has many of one flood.
+func TestFind_TellsOfALoopOnceAndOfWhereAnEventHappened(t *testing.T) {
+	var flood []*pollerv1.LedgerEntry
+	for i := range 40 {
+		flood = append(flood, looped("d"+strconv.Itoa(i), "github:o/r#1", time.Hour-time.Duration(i)*time.Minute))
+	}
+	entries := Find(Known{Ended: flood}, now)
+	if len(entries) != 1 || !strings.Contains(entries[0].Why, "40 posts") || !strings.Contains(entries[0].Why, "loopbot") ||
+		!strings.Contains(entries[0].Look, "--reason loop") || !strings.Contains(entries[0].Remedy, "muxpost retry d0") {
+		t.Errorf("%+v", entries)
+	}
+	inline := row("d1", "github:o/r#1", dropped, "spawn_forbidden", time.Hour)
+	inline.Kind, inline.Pull = "review_comment", "github:o/r#2"
+	entries = Find(Known{Ended: []*pollerv1.LedgerEntry{inline}}, now)
+	if len(entries) != 1 || entries[0].Pull != "github:o/r#2" || !strings.Contains(entries[0].Why, "a review comment on pull request github:o/r#2") {
+		t.Errorf("%+v", entries)
+	}
 }
 
 func delivery(id string, outcome dispatcherv1.Outcome, reason string, since time.Duration) *dispatcherv1.Delivery {
@@ -99,6 +126,9 @@ func TestFind_ByTheTable(t *testing.T) {
 		"dropped and given up": {Known{Ended: []*pollerv1.LedgerEntry{row("d1", "i", gaveUp, "harness_exited", time.Hour),
 			row("d2", "i", dropped, "session-occupied", time.Hour)}},
 			"dropped i d2 1s, gave_up i d1 1s"},
+		"too much was written about items": {Known{Ended: []*pollerv1.LedgerEntry{looped("d1", "i", 3*time.Hour), looped("d2", "i", 150*time.Minute),
+			looped("d3", "i", 10*time.Minute), looped("d4", "j", 9*time.Minute), row("d5", "j", dropped, "session-occupied", time.Hour)}},
+			"dropped i d1 3h0m0s, dropped i d3 10m0s, dropped j d4 9m0s, dropped j d5 1s"},
 		"ended too long ago": {Known{Ended: []*pollerv1.LedgerEntry{row("d1", "i", dropped, "session-occupied", time.Hour)}, EndedAfter: now},
 			""},
 		"an agent that works": {Known{Sessions: []*dispatcherv1.Session{{WorkItem: "i", Activity: dispatcherv1.SessionActivity_SESSION_ACTIVITY_WORKING}}},

@@ -77,7 +77,7 @@ func (p Printer) Ledger(entries []*pollerv1.LedgerEntry) {
 			tries = "-"
 		}
 		rows = append(rows, []Cell{
-			Text(e.GetDeliveryId()), Text(e.GetWorkItem()), stateCell(LedgerState(e.GetState())), Text(e.GetKind()), Text(by(e)),
+			Text(e.GetDeliveryId()), Text(e.GetWorkItem()), stateCell(LedgerState(e.GetState())), Text(kind(e)), Text(by(e)),
 			Text(tries), Text(next), Text(p.Ago(e.GetCreateTime().AsTime())), Text(Why(e)),
 		})
 	}
@@ -158,6 +158,36 @@ func by(e *pollerv1.LedgerEntry) string {
 		return e.GetAuthor()
 	}
 	return e.GetSource()
+}
+
+// Where says at which pull request an event happened, and what it is about; empty for one of the item's own thread.
+func Where(e *pollerv1.LedgerEntry) string {
+	var parts []string
+	if pull := elsewhere(e); pull != "" {
+		parts = append(parts, "on pull request "+pull)
+	}
+	if about := e.GetAbout(); about != "" && e.GetCommit() != "" {
+		parts = append(parts, "of "+about)
+	} else if about != "" {
+		parts = append(parts, "at "+about)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// elsewhere is the pull request of an event, where that is not the item itself.
+func elsewhere(e *pollerv1.LedgerEntry) string {
+	if e.GetPull() == e.GetWorkItem() {
+		return ""
+	}
+	return e.GetPull()
+}
+
+// kind is what happened, and the number of the pull request where it did.
+func kind(e *pollerv1.LedgerEntry) string {
+	if _, number, ok := strings.Cut(elsewhere(e), "#"); ok {
+		return e.GetKind() + " #" + number
+	}
+	return e.GetKind()
 }
 
 // Deliveries writes deliveries.

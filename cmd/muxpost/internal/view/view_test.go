@@ -53,6 +53,10 @@ func TestLists_ReadAsTheyShould(t *testing.T) {
 					NextLook: ago(-40 * time.Second), CreateTime: ago(3 * time.Minute)},
 				{DeliveryId: "dbbbb2222", WorkItem: "github:ghe.example.com/o/r#12", Source: "manual", Kind: "message",
 					State: pollerv1.LedgerState_LEDGER_STATE_DELIVERED, Budget: 3, CreateTime: ago(50 * time.Hour)},
+				{DeliveryId: "dcccc3333", WorkItem: "github:octo/widget#7", Source: "github", Kind: "check", Pull: "github:octo/widget#8",
+					State: pollerv1.LedgerState_LEDGER_STATE_DELIVERED, Budget: 3, CreateTime: ago(time.Hour)},
+				{DeliveryId: "ddddd4444", WorkItem: "github:octo/widget#9", Source: "github", Kind: "review", Author: "ann", Pull: "github:octo/widget#9",
+					State: pollerv1.LedgerState_LEDGER_STATE_DELIVERED, Budget: 3, CreateTime: ago(time.Hour)},
 			})
 		},
 		"deliveries": func(p Printer) {

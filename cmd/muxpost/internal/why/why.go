@@ -174,8 +174,8 @@ func settled() map[string]Explanation {
 		"baselined": {"it was there before the work item was first seen, so it went along as context and is no event", ""},
 		"unauthorised": {
 			"its author is not among those who may steer agents",
-			"if that is wrong, add the login to the source's authors in the configuration; the comment counts again once " +
-				"it is edited",
+			"if that is wrong, add the login to the source's authors in the configuration, or its association to associations; the comment " +
+				"counts again once it is edited",
 		},
 		"deleted_upstream": {"it was deleted upstream before it was delivered, so it never will be", ""},
 		"cancelled_by_hand": {
@@ -185,18 +185,20 @@ func settled() map[string]Explanation {
 		"rearmed": {"its tries were spent, and another version of muxpost gave it new ones", byItself},
 		"coalesced": {"what it says is a part of the text of an earlier event of its item, and it shares what becomes of that",
 			"muxpost explain with the id that the detail names says what did"},
-		"command":     {"it was an order to muxpost itself, so it was carried out and is not delivered", ""},
-		"superseded":  {"it was edited upstream before it was delivered, and what it says now took its place", ""},
+		"command": {"it was an order to muxpost itself, so it was carried out and is not delivered", ""},
+		"superseded": {"it was edited upstream before it was delivered, and what it says now took its place; or it is a result of CI, and its commit " +
+			"is not the head of the pull request any more", ""},
 		"typed_again": {"nothing showed whether the agent took it, and a person had it typed once more, as another delivery", ""},
 		"done":        {"a person said that it is done, so it is not tried again", ""},
 		"own":         {"muxpost wrote it itself, or the account that its token acts as", ""},
 		"editor": {"somebody edited it who may not steer, or it cannot be told who did",
 			"if he may steer, add his login to authors; if nobody can tell, give the source a token"},
 		"empty":  {"there is nothing in it that an agent could read", ""},
-		"untold": {"it tells the end of an item of which no agent was told anything", ""},
+		"untold": {"it tells the end of an item, or a result of its CI, and no agent was told anything of the item", ""},
 		"loop": {"more was written about the item within five minutes than people write, which looks like programs that answer each other",
-			"look at who wrote it; muxpost retry delivers one, and poller.loop_posts is the limit"},
-		"bot": {"a machine wrote it, and machines do not steer agents: two that answer each other would never end", ""},
+			"see what writes there, and stop it; muxpost retry DELIVERY-ID delivers it, muxpost done lets it go, and poller.loop_posts is the limit"},
+		"bot": {"a machine wrote it, and machines do not steer agents: two that answer each other would never end",
+			"if this one may, add its login to the source's machines"},
 	}
 }
 

@@ -157,6 +157,9 @@ func (c *Client) Read(a hook.Arrival) (poll.Change, error) {
 	if err != nil {
 		return poll.Change{}, err
 	}
+	if change.Post != nil {
+		change.First = a.Action == "submitted" || a.Action == "created" && !change.Post.UpdatedAt.After(change.Post.CreatedAt)
+	}
 	if change.Item != nil {
 		change.Number, change.Pull = change.Item.Ref.Number(), change.Item.Pull != nil
 	}
@@ -218,7 +221,8 @@ func (p payload) post(post poll.Post, err error) (*poll.Post, error) {
 	p.client.remember(p.Repository, post.NodeID)
 	switch p.Action {
 	case "created", "submitted":
-		post.EditorKnown = true
+		// One that was changed already is shown with the change, and not with who made it.
+		post.EditorKnown = !post.UpdatedAt.After(post.CreatedAt)
 	case "edited":
 		sender := authorOf(p.more.Sender, "", false)
 		post.EditorKnown = sender.Login != ""

@@ -117,6 +117,7 @@ func TestRead_TellsOfAPostWhatALookWouldTell(t *testing.T) {
 	}
 	file := inline
 	file.ID, file.NodeID, file.Thread, file.Line, file.Side = 6003, "PRRC_kwDO6003", 6003, 0, ""
+	file.EditorKnown = false // it looks changed when it is told, and the sender wrote it
 	review := poll.Post{
 		Kind: poll.KindReview, ID: 5001001, NodeID: "PRR_kwDO5001", Author: alice, Body: "Too dark.", Verdict: poll.VerdictChanges, EditorKnown: true,
 		URL: "https://github.com/octo/widget/pull/8#pullrequestreview-5001001", CreatedAt: at(13, 0), UpdatedAt: at(13, 0),

@@ -25,6 +25,8 @@ type Change struct {
 	Label, Assignee string
 	// Post was written, edited or deleted; nil where it is about something else.
 	Post *Post
+	// First is true where the post was written and not changed since.
+	First bool
 	// Deleted is true where the post, or the item where there is no post, is gone.
 	Deleted bool
 	// Check has ended; nil where it is about something else. Pulls are the pull requests that it names: those of the same repository, and none

@@ -79,7 +79,10 @@ func (m maker) later(t thread, posts []Post, baseline time.Time) ([]Event, error
 			reason = ReasonEmpty
 		}
 		if reason != "" {
-			events = append(events, m.settled(e, reason))
+			if e = m.settled(e, reason); reason == ReasonEditor {
+				e.Detail = explainEdit(c.Editor, c.EditorKnown)
+			}
+			events = append(events, e)
 			continue
 		}
 		if order, ok := AsCommand(e, c.Body); ok && c.Kind != KindReview {
@@ -93,6 +96,7 @@ func (m maker) later(t thread, posts []Post, baseline time.Time) ([]Event, error
 		if e.EditedText, err = m.said(t, c, true); err != nil {
 			return nil, err
 		}
+		e.Unattested = c.Kind == KindReview && !c.EditorKnown
 		events = append(events, e)
 	}
 	return events, nil
@@ -183,8 +187,16 @@ func (m maker) postEvent(t thread, c Post) Event {
 	e := m.event(t, c.Kind, c.NodeID, revision)
 	e.Author, e.Association, e.URL = line(c.Author.Login), c.Author.Association, line(c.URL)
 	e.UpstreamAt, e.UpstreamOrder, e.EditedAt = c.CreatedAt, c.ID, c.UpdatedAt
+	words := c.Body
+	if c.Kind == KindReviewComment {
+		if e.About = line(c.Path); c.Line > 0 {
+			e.About += ", line " + strconv.Itoa(c.Line)
+		}
+		// Of a digest, and of a context, only the excerpt is seen.
+		words = "File: " + e.About + "\n" + words
+	}
 	if m.policy.post(c) == "" {
-		e.Excerpt = cut(c.Body, maxExcerpt)
+		e.Excerpt = cut(words, maxExcerpt)
 	}
 	return e
 }
@@ -237,6 +249,7 @@ func (m maker) check(t thread, c Check, head string) (Event, bool, error) {
 	// By number: a webhook of a status shows no other id of it.
 	e := m.event(t, KindCheck, c.Kind+":"+strconv.FormatInt(c.ID, 10), c.Conclusion+":"+strconv.Itoa(c.Attempt))
 	e.URL, e.UpstreamAt, e.UpstreamOrder, e.Commit = line(c.URL), c.EndedAt, c.ID, c.SHA
+	e.About = fmt.Sprintf("%s (%s %d)", line(c.Name), c.Kind, c.ID)
 	d := t.data(c.URL)
 	d.CheckName, d.Conclusion, d.SHA, d.Run, d.Head = c.Name, c.Conclusion, c.SHA, strconv.FormatInt(c.ID, 10), true
 	d.Body = cut(strings.TrimSpace(c.Title+"\n"+c.Summary), maxSummary)
@@ -275,8 +288,8 @@ func (m maker) settled(e Event, reason string) Event {
 	return e
 }
 
-// SettleUntold settles an event that tells the end of an item of which no agent knows.
-func SettleUntold(e Event) Event { return maker{}.settled(e, ReasonUntold) }
+// Settle settles an event for a reason.
+func Settle(e Event, reason string) Event { return maker{}.settled(e, reason) }
 
 // OnceMore returns a text that may be in the conversation already, as it is typed again.
 func OnceMore(text string) string {

@@ -37,8 +37,7 @@ type Ledger interface {
 	EndLook(ctx context.Context, source, holder string, end LookEnd) error
 	// Known returns the items that were last seen in a place and are not closed, and those with one of the node ids.
 	Known(ctx context.Context, place string, nodeIDs []string) ([]Known, error)
-	// KnownPulls returns the pull requests that were last seen in a place and are open or not yet known to have been told closed, and
-	// those with one of the node ids.
+	// KnownPulls returns the pull requests of items that were last seen in a place and are open, and those with one of the node ids.
 	KnownPulls(ctx context.Context, place string, nodeIDs []string) ([]KnownPull, error)
 	// PullsAt returns the pull requests of a place that belong to an item, and whose head is a commit or that have one of the numbers.
 	PullsAt(ctx context.Context, place, sha string, numbers []uint64) ([]KnownPull, error)
@@ -144,7 +143,9 @@ type Known struct {
 	// WorkItem is its canonical ref, for good.
 	WorkItem string
 	NodeID   string
-	Number   uint64
+	// Place is where it was last seen, as PlaceOf names it, and Number what it had there.
+	Place  string
+	Number uint64
 	// Baselined is true once its opening event is in the ledger.
 	Baselined bool
 	// Closed is true when it was closed or gone at its last sight.
@@ -175,6 +176,8 @@ type Owner struct {
 // KnownPull is a pull request as the ledger knows it.
 type KnownPull struct {
 	NodeID string
+	// Place and Number are as Known's.
+	Place  string
 	Number uint64
 	// WorkItem is the item that it belongs to, and Rule how it came to it; empty when it belongs to none.
 	WorkItem string
@@ -244,6 +247,8 @@ type Record struct {
 	Pull *PullRecord
 	// Partial is true when the item was not read, only something of it was heard: then how far it was read is left as it is.
 	Partial bool
+	// Aside is true when only a post was heard of: what its payload shows of the item beside it ends and begins nothing.
+	Aside bool
 	// Deleted are objects of which is known that they are gone.
 	Deleted []Event
 	// Complete is true when the events are those of every comment that the listing has: one that they lack is missing.
@@ -298,11 +303,17 @@ type Event struct {
 	Association string
 	// Commit is what a result of CI is about.
 	Commit string
+	// About is the file and the line of an inline comment, or the name and the id of a result of CI, in one line, for people.
+	About string
 	// Text is what the agent is to read; empty for an event that is settled.
 	Text string
 	// EditedText takes the place of Text, and EditedAt that of UpstreamAt, when an earlier revision may be in the conversation.
 	EditedText string
 	EditedAt   time.Time
+	// Unattested is true where nobody can say whether somebody else changed it: then it counts only as long as nothing else is known of it.
+	Unattested bool
+	// First is true of what was only just written when it was told: it is older than anything else that is known of it.
+	First bool
 	// Excerpt is what was written, up to a length, for the context of later events; empty when its author may not steer.
 	Excerpt string
 	Harness string
@@ -349,6 +360,9 @@ type Entry struct {
 	SupersededBy string
 	// Edited is true when its text says that it is an edit of something that the agent may know.
 	Edited bool
+	// Pull is the ref of the pull request that it happened at; empty for the item's own thread. Commit is that of a result of CI, and About
+	// is as Event's.
+	Pull, Commit, About string
 	// UpstreamAt is zero for an event by hand.
 	UpstreamAt time.Time
 	CreatedAt  time.Time

@@ -256,7 +256,7 @@ func (l *look) firstSight(ctx context.Context, item Item, k *Known, at time.Time
 // opened makes the events of a first sight, with the editor of the item's own text.
 func (l *look) opened(ctx context.Context, t thread, posts []Post) ([]Event, error) {
 	events, err := l.maker.firstSight(t, posts)
-	if err != nil || events[0].Text == "" || l.watched.Policy.TrustLabel && t.item.Care != CareMention {
+	if err != nil || events[0].Text == "" || l.maker.policy.trusts(t.item) {
 		return events, err
 	}
 	editors, err := l.editors(ctx, []string{t.item.NodeID})
@@ -266,6 +266,7 @@ func (l *look) opened(ctx context.Context, t thread, posts []Post) ([]Event, err
 	editor, edited := editors[t.item.NodeID]
 	if edited && l.maker.policy.edited(t.item.Author, orGone(editor), true) {
 		events[0] = l.maker.settled(events[0], ReasonEditor)
+		events[0].Detail = explainEdit(orGone(editor), true)
 	}
 	return events, nil
 }
@@ -281,7 +282,7 @@ func (l *look) record(ctx context.Context, r Record) error {
 // quiet reports whether the item looks as it did when its comments were last read, and that was long enough after its last
 // change for the change to have been the whole of it.
 func (k Known) quiet(item Item) bool {
-	return k.SeenUpdatedAt.Equal(item.UpdatedAt) && k.SeenComments == item.Comments && k.SeenAt.Sub(item.UpdatedAt) >= settleTime
+	return k.Place == PlaceOf(item.Ref) && k.SeenUpdatedAt.Equal(item.UpdatedAt) && k.SeenComments == item.Comments && k.SeenAt.Sub(item.UpdatedAt) >= settleTime
 }
 
 func newest(posts []Post) (since time.Time) {

@@ -24,7 +24,7 @@ const (
 	ReasonEmpty = "empty"
 	// ReasonLoop: dropped, because more was written about its item within a short time than people write.
 	ReasonLoop = "loop"
-	// ReasonUntold: settled, because it tells the end of an item of which no agent was told anything.
+	// ReasonUntold: settled, because it tells the end of an item, or a result of its CI, and no agent was told anything of the item.
 	ReasonUntold = "untold"
 	// ReasonSuperseded: cancelled, because it was edited upstream before it was delivered, and a later revision is in its place; or
 	// because it is a result of CI, and its commit is no longer the head.
@@ -72,7 +72,7 @@ func (p Policy) opening(i Item) (reason string) {
 	if strings.Contains(i.Body, marker) {
 		return ReasonOwn
 	}
-	if p.TrustLabel && i.Care != CareMention {
+	if p.trusts(i) {
 		return ""
 	}
 	return p.judge(i.Author, "")
@@ -105,6 +105,11 @@ func mentions(text, login string) bool {
 		}
 		text = text[at+len(name):]
 	}
+}
+
+// trusts reports whether an item counts by its label, or by whom it is assigned to, whoever wrote it.
+func (p Policy) trusts(i Item) bool {
+	return p.TrustLabel && (i.Care == CareLabel || i.Care == CareAssigned)
 }
 
 func (p Policy) judge(a Author, body string) (reason string) {
@@ -154,6 +159,19 @@ func has(names []string, login string) bool {
 	return login != "" && slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, login) })
 }
 
+// explainEdit says why an edit was settled, for a person.
+func explainEdit(editor Author, known bool) string {
+	switch {
+	case !known:
+		return "it was edited, and nobody can say by whom"
+	case editor.Machine:
+		return "edited by a machine (" + line(editor.Login) + ") that is not among the source's machines"
+	case editor == goneEditor || editor.Login == "":
+		return "edited by an account that is gone"
+	}
+	return "edited by " + line(editor.Login) + ", who is not among the source's authors"
+}
+
 // explain says why an event was settled, for a person.
 func explain(reason, login string) string {
 	if login == "" {
@@ -164,8 +182,6 @@ func explain(reason, login string) string {
 		return "it carries the mark of muxpost's own posts, or the source's own account wrote it"
 	case ReasonBot:
 		return "written by a machine (" + login + "), and machines do not steer agents"
-	case ReasonEditor:
-		return "edited by somebody who is not among the source's authors, or it cannot be told by whom"
 	case ReasonEmpty:
 		return "there is nothing in it to read"
 	case ledger.ReasonUnauthorised:
@@ -173,7 +189,7 @@ func explain(reason, login string) string {
 	case ledger.ReasonBaselined:
 		return "it was there before the item was first seen"
 	case ReasonUntold:
-		return "no agent was told of the item, so none is told of its end"
+		return "no agent was told of the item, so none is told of its end or its CI"
 	}
 	return ""
 }

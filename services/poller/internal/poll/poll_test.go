@@ -69,9 +69,11 @@ func TestPolicy_WhoMaySteer(t *testing.T) {
 		{"the label is trusted, a machine", Policy{TrustLabel: true}, bot, "x", "", ReasonBot},
 		{"the label is trusted, our own mark", Policy{TrustLabel: true}, alice, "<!-- muxpost -->", ReasonOwn, ReasonOwn},
 	} {
-		equal(t, tt.name+", opening", tt.policy.opening(Item{Author: tt.author, Body: tt.body}), tt.opening)
+		equal(t, tt.name+", opening", tt.policy.opening(Item{Author: tt.author, Body: tt.body, Care: CareLabel}), tt.opening)
 		equal(t, tt.name+", comment", tt.policy.post(Post{Author: tt.author, Body: tt.body}), tt.comment)
 	}
+	mentioned := Item{Author: alice, Body: "x", Care: CareMention}
+	equal(t, "the label is trusted, and anybody can mention", Policy{TrustLabel: true}.opening(mentioned), ledger.ReasonUnauthorised)
 }
 
 func TestMentions_AreNamesAndNotPartsOfThem(t *testing.T) {
@@ -294,6 +296,8 @@ func TestKnown_IsQuietOnlyLongAfterItsLastChange(t *testing.T) {
 		{"another number of comments", Known{SeenAt: at.Add(time.Hour), SeenUpdatedAt: at, SeenComments: 2},
 			Item{UpdatedAt: at, Comments: 3}, false},
 		{"never seen", Known{}, Item{UpdatedAt: at}, false},
+		{"unchanged, of a repository that had another name", Known{Place: "github:octo/gadget", SeenAt: at.Add(time.Minute), SeenUpdatedAt: at},
+			Item{UpdatedAt: at}, false},
 	} {
 		equal(t, tt.name, tt.known.quiet(tt.item), tt.want)
 	}

@@ -1,6 +1,7 @@
 package poll
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"regexp"
@@ -36,10 +37,6 @@ func (l *look) pulls(ctx context.Context, repository, place string, pulls []Item
 		if !k.Open {
 			continue
 		}
-		if k.WorkItem == "" {
-			l.note(l.unlisted(ctx, repository, k))
-			continue
-		}
 		item, err := l.watched.Source.Item(ctx, repository, k.Number, true)
 		switch {
 		case errors.Is(err, fault.NotFound) || err == nil && item.NodeID != k.NodeID:
@@ -53,17 +50,6 @@ func (l *look) pulls(ctx context.Context, repository, place string, pulls []Item
 			return
 		}
 	}
-}
-
-// unlisted keeps that a pull request which belongs to no item is open no more, so that it is not looked for again. If it is, the next
-// listing shows it.
-func (l *look) unlisted(ctx context.Context, repository string, k KnownPull) error {
-	owner, name, _ := strings.Cut(repository, "/")
-	ref, err := workitem.New(l.watched.Host, owner, name, strconv.FormatUint(k.Number, 10))
-	if err != nil {
-		return err
-	}
-	return l.record(ctx, Record{Item: Item{Ref: ref, NodeID: k.NodeID, UpdatedAt: k.ShownAt}, Pull: &PullRecord{}, Partial: true})
 }
 
 // pull finds the item of a pull request, and reads its thread and its CI if they may have news.
@@ -89,8 +75,9 @@ func (l *look) pull(ctx context.Context, item Item, k KnownPull, there bool, at 
 	l.rearm(ctx, []string{k.WorkItem})
 	t := thread{workItem: k.WorkItem, item: item, pull: item.Ref.String(), node: item.NodeID}
 	full := WantsFull(ctx)
+	rule := cmp.Or(r.Rule, k.Rule)
 	if !full && k.quiet(item) && r.Rule == "" {
-		return l.ci(ctx, t, k)
+		return l.ci(ctx, t, rule)
 	}
 	state, told, err := l.maker.ended(t, item, k.Open || !there, k.ClosedUpstream, k.ShownAt)
 	if err != nil {
@@ -100,7 +87,11 @@ func (l *look) pull(ctx context.Context, item Item, k KnownPull, there bool, at 
 	if full || k.Waiting || len(k.Missing) > 0 || k.SeenAt.IsZero() {
 		since = time.Time{}
 	}
-	record, err := l.thread(ctx, t, since, k.Missing, k.UnlinkedAt, at)
+	baseline := k.UnlinkedAt
+	if !k.SeenAt.IsZero() {
+		baseline = time.Time{} // what was there before is known by now, and what is known and changes is news
+	}
+	record, err := l.thread(ctx, t, since, k.Missing, baseline, at)
 	if err != nil {
 		return err
 	}
@@ -112,7 +103,7 @@ func (l *look) pull(ctx context.Context, item Item, k KnownPull, there bool, at 
 	if err := l.record(ctx, record); err != nil {
 		return err
 	}
-	return l.ci(ctx, t, k)
+	return l.ci(ctx, t, rule)
 }
 
 // itself takes a pull request under our care as a work item of its own.
@@ -134,14 +125,14 @@ func (l *look) itself(ctx context.Context, item Item, r PullRecord, at time.Time
 
 // quiet reports whether the pull request looks as it did when its thread was last read, as Known's.
 func (k KnownPull) quiet(item Item) bool {
-	return !k.SeenAt.IsZero() && k.SeenUpdatedAt.Equal(item.UpdatedAt) && k.Open == item.Open && k.HeadSHA == item.Pull.HeadSHA &&
+	return k.Place == PlaceOf(item.Ref) && !k.SeenAt.IsZero() && k.SeenUpdatedAt.Equal(item.UpdatedAt) && k.Open == item.Open && k.HeadSHA == item.Pull.HeadSHA &&
 		len(k.Missing) == 0 && k.SeenAt.Sub(item.UpdatedAt) >= settleTime
 }
 
 // ci reads the results of CI at the head of an open pull request. What is known already makes no event again.
-func (l *look) ci(ctx context.Context, t thread, _ KnownPull) error {
+func (l *look) ci(ctx context.Context, t thread, rule Rule) error {
 	head := t.item.Pull.HeadSHA
-	if !t.item.Open || head == "" {
+	if !t.item.Open || head == "" || !l.mayTell(t.item, rule) {
 		return nil
 	}
 	checks, err := l.watched.Source.Checks(ctx, t.item.Repository, head)
@@ -181,7 +172,8 @@ func (l *look) owner(ctx context.Context, item Item, k KnownPull) (owner Owner, 
 		return Owner{}, r, nil // it was taken off its item
 	}
 	if l.mayBelong(item) {
-		if k.Closes == nil || !k.SeenUpdatedAt.Equal(item.UpdatedAt) {
+		// GitHub finds out a moment later what somebody wrote that it closes.
+		if k.Closes == nil || !k.SeenUpdatedAt.Equal(item.UpdatedAt) || k.UnlinkedAt.Sub(item.UpdatedAt) < settleTime {
 			if r.Closes, err = l.closes(ctx, item); err != nil {
 				return Owner{}, r, err
 			}
@@ -207,6 +199,12 @@ func (l *look) owner(ctx context.Context, item Item, k KnownPull) (owner Owner, 
 // the right to write there, or its author may steer.
 func (l *look) mayBelong(item Item) bool {
 	return sameRepository(item) || l.maker.policy.allows(item.Author) && !item.Author.Machine
+}
+
+// mayTell reports whether what CI says of a pull request may reach an agent: its words are those of whoever wrote what it ran. An operator who
+// linked it has seen it, and whoever put on a label that is trusted.
+func (l *look) mayTell(item Item, rule Rule) bool {
+	return l.mayBelong(item) || rule == RuleByHand || rule == RuleItself && l.maker.policy.trusts(item)
 }
 
 func sameRepository(item Item) bool {

@@ -65,8 +65,8 @@ func (l *look) heardIssue(ctx context.Context, c Change, place string) error {
 		if errors.Is(err, fault.NotFound) {
 			return nil
 		}
-		if err != nil || !item.Open || item.Care == "" && k == nil {
-			return err
+		if err != nil || !item.Open || item.Care == "" {
+			return err // an operator wrote to it, and that is all
 		}
 		return l.firstSight(ctx, item, k, item.UpdatedAt)
 	}
@@ -75,8 +75,9 @@ func (l *look) heardIssue(ctx context.Context, c Change, place string) error {
 	if c.Post != nil {
 		return l.heardPost(ctx, t, r, c)
 	}
-	if c.Deleted {
-		return nil // a look says so, and closes it
+	if c.Deleted || k.Closed && c.Item.Open && c.Item.UpdatedAt.Equal(k.ClosedUpstream) {
+		// A look says so, and closes it. And what was told of the second in which it was closed may be from before that.
+		return nil
 	}
 	state, told, err := l.maker.ended(t, *c.Item, !k.Closed, k.ClosedUpstream, k.ShownAt)
 	if err != nil {
@@ -120,11 +121,18 @@ func (l *look) heardPull(ctx context.Context, c Change, place string) error {
 
 // heardPost takes something that was written, edited or deleted in a thread that was read before.
 func (l *look) heardPost(ctx context.Context, t thread, r Record, c Change) error {
+	r.Aside = true
 	if c.Deleted {
 		r.Deleted = []Event{l.maker.postEvent(t, *c.Post)}
 		return l.record(ctx, r)
 	}
 	posts := []Post{*c.Post}
+	if c.Post.Kind == KindReview && !c.First {
+		var err error
+		if posts, err = l.asShown(ctx, c); err != nil {
+			return err
+		}
+	}
 	if err := l.whoEdited(ctx, posts); err != nil {
 		return err
 	}
@@ -132,8 +140,17 @@ func (l *look) heardPost(ctx context.Context, t thread, r Record, c Change) erro
 	if err != nil {
 		return err
 	}
+	for i := range events {
+		events[i].First = c.First
+	}
 	r.Events = events
 	return l.record(ctx, r)
+}
+
+// asShown returns a review as the source shows it now. It tells no time of its changes, so that nothing says which of two is the later one.
+func (l *look) asShown(ctx context.Context, c Change) ([]Post, error) {
+	posts, err := l.watched.Source.Posts(ctx, c.Repository, c.Number, true, c.Item.UpdatedAt)
+	return slices.DeleteFunc(posts, func(p Post) bool { return p.NodeID != c.Post.NodeID }), err
 }
 
 // heardCheck takes a result of CI: of a pull request of ours at whose head it is, or was. Which commit that is, is asked.
@@ -150,7 +167,7 @@ func (l *look) heardCheck(ctx context.Context, c Change, place string) error {
 		if err != nil {
 			return err
 		}
-		if item.Pull == nil || item.NodeID != k.NodeID || !item.Open {
+		if item.Pull == nil || item.NodeID != k.NodeID || !item.Open || !l.mayTell(item, k.Rule) {
 			continue
 		}
 		t := thread{workItem: k.WorkItem, item: item, pull: item.Ref.String(), node: item.NodeID}
@@ -158,7 +175,15 @@ func (l *look) heardCheck(ctx context.Context, c Change, place string) error {
 		if err != nil || !failed {
 			return err
 		}
-		if err := l.record(ctx, Record{WorkItem: k.WorkItem, Item: item, Events: []Event{e}, Pull: &PullRecord{}, Partial: true}); err != nil {
+		r := Record{WorkItem: k.WorkItem, Item: item, Events: []Event{e}, Pull: &PullRecord{}, Partial: true}
+		state, told, err := l.maker.ended(t, item, k.Open, k.ClosedUpstream, k.ShownAt)
+		if err != nil {
+			return err
+		}
+		if told {
+			r.Events = append(r.Events, state)
+		}
+		if err := l.record(ctx, r); err != nil {
 			return err
 		}
 	}

@@ -254,6 +254,7 @@ func entry(e poll.Entry) *pollerv1.LedgerEntry {
 		NextLook: timestamp(e.NextLook), UpstreamTime: timestamp(e.UpstreamAt), CreateTime: timestamp(e.CreatedAt),
 		UpdateTime: timestamp(e.UpdatedAt), HeldSince: timestamp(e.HeldSince), GaveUpVersions: e.GaveUpVersions,
 		DeleteTime: timestamp(e.DeletedAt), WaitsBehind: ahead(e.WaitsBehind), SupersededBy: e.SupersededBy, Edited: e.Edited,
+		Pull: e.Pull, Commit: e.Commit, About: e.About,
 	}
 }
 

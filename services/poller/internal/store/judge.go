@@ -11,12 +11,12 @@ import (
 )
 
 // judge ends an event as it comes in where what the ledger has of its item says so: it tells the end of an item of which nobody was told
-// anything, or it is one of too many.
+// anything, or its CI, or it is one of too many.
 func (s *Store) judge(ctx context.Context, tx pgx.Tx, e poll.Event) (poll.Event, error) {
 	switch {
 	case e.State != ledger.Pending:
 		return e, nil
-	case e.Kind == poll.KindState:
+	case e.Kind == poll.KindState, e.Kind == poll.KindCheck:
 		return untold(ctx, tx, e)
 	case s.loop.Posts > 0 && poll.IsPost(e.Kind):
 		return s.tooMany(ctx, tx, e)
@@ -24,18 +24,23 @@ func (s *Store) judge(ctx context.Context, tx pgx.Tx, e poll.Event) (poll.Event,
 	return e, nil
 }
 
-// untold settles the end of an item of which no agent was told anything, nor is to be.
+// told is true of an item (@item) of which an agent was told something that somebody wrote, or is to be. Of an item whose events are
+// forgotten the item itself says that one was told.
+const told = `(exists (select from poller.events where work_item = @item
+  and (kind not in ('state', 'check') and state not in ('settled', 'cancelled') or reason in (@unconfirmed, @done, @again)))
+  or exists (select from poller.items where work_item = @item and context_at is not null))`
+
+// untold settles the end of an item of which no agent was told anything, nor is to be, and what CI says of it: a stranger can have CI run at his
+// own pull request, and nobody is started by that.
 func untold(ctx context.Context, tx pgx.Tx, e poll.Event) (poll.Event, error) {
-	var told bool
-	err := tx.QueryRow(ctx, `
-select exists (select from poller.events where work_item = @item and kind <> 'state' and state not in ('settled', 'cancelled')
-  or work_item = @item and reason in (@unconfirmed, @done, @again))`, pgx.NamedArgs{
+	var was bool
+	err := tx.QueryRow(ctx, `select `+told, pgx.NamedArgs{
 		"item": e.WorkItem, "unconfirmed": ledger.ReasonUnconfirmed, "done": poll.ReasonDone, "again": poll.ReasonTypedAgain,
-	}).Scan(&told)
-	if err != nil || told {
+	}).Scan(&was)
+	if err != nil || was {
 		return e, err
 	}
-	return poll.SettleUntold(e), nil
+	return poll.Settle(e, poll.ReasonUntold), nil
 }
 
 // tooMany drops a post that is one too many: programs that answer each other would go on for ever. The first one that is dropped is told.

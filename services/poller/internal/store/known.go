@@ -25,7 +25,7 @@ const (
 // an item of its own is none of them: KnownPulls has it.
 func (s *Store) Known(ctx context.Context, place string, nodeIDs []string) ([]poll.Known, error) {
 	rows, err := s.pool.Query(ctx, `
-select w.work_item, coalesce(node_id, ''), number, baselined_at is not null, closed_at is not null,
+select w.work_item, coalesce(node_id, ''), place, number, baselined_at is not null, closed_at is not null,
   seen_at, seen_updated_at, seen_comments, comments_since, closed_upstream, shown_at, `+waiting+`, `+missingOf+`
 from (select i.*, '' as thread from poller.items i
   where place = @place and closed_at is null and not exists (select from poller.pulls p where p.node_id = i.node_id)
@@ -37,7 +37,7 @@ order by number`, pgx.NamedArgs{"place": place, "nodes": nodeIDs})
 	known, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (poll.Known, error) {
 		var k poll.Known
 		var seen, updated, since, closed, shown *time.Time
-		err := row.Scan(&k.WorkItem, &k.NodeID, &k.Number, &k.Baselined, &k.Closed, &seen, &updated, &k.SeenComments, &since, &closed, &shown,
+		err := row.Scan(&k.WorkItem, &k.NodeID, &k.Place, &k.Number, &k.Baselined, &k.Closed, &seen, &updated, &k.SeenComments, &since, &closed, &shown,
 			&k.Waiting, &k.Missing)
 		k.SeenAt, k.SeenUpdatedAt, k.CommentsSince = deref(seen), deref(updated), deref(since)
 		k.ClosedUpstream, k.ShownAt = deref(closed), deref(shown)
@@ -46,9 +46,9 @@ order by number`, pgx.NamedArgs{"place": place, "nodes": nodeIDs})
 	return known, db.Fault(err)
 }
 
-// KnownPulls returns the pull requests that were last seen in a place and are open, and those with one of the node ids.
+// KnownPulls returns the pull requests of items that were last seen in a place and are open, and those with one of the node ids.
 func (s *Store) KnownPulls(ctx context.Context, place string, nodeIDs []string) ([]poll.KnownPull, error) {
-	return s.knownPulls(ctx, `place = @place and state = 'open' or node_id = any(@nodes)`, pgx.NamedArgs{"place": place, "nodes": nodeIDs})
+	return s.knownPulls(ctx, `place = @place and state = 'open' and work_item is not null or node_id = any(@nodes)`, pgx.NamedArgs{"place": place, "nodes": nodeIDs})
 }
 
 // PullsAt returns the pull requests of a place that belong to an item and whose head is a commit, or that have one of the numbers.
@@ -63,7 +63,7 @@ func (s *Store) PullsAt(ctx context.Context, place, sha string, numbers []uint64
 
 func (s *Store) knownPulls(ctx context.Context, where string, args pgx.NamedArgs) ([]poll.KnownPull, error) {
 	rows, err := s.pool.Query(ctx, `
-select node_id, number, coalesce(w.work_item, ''), rule, closes, state = 'open', head_sha, closed_upstream, shown_at,
+select node_id, place, number, coalesce(w.work_item, ''), rule, closes, state = 'open', head_sha, closed_upstream, shown_at,
   seen_at, seen_updated_at, posts_since, unlinked_at, `+waiting+`, `+missingOf+`
 from (select p.*, p.node_id as thread from poller.pulls p where `+where+`) w
 order by number`, args)
@@ -73,7 +73,7 @@ order by number`, args)
 	known, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (poll.KnownPull, error) {
 		var k poll.KnownPull
 		var closed, shown, seen, updated, since, unlinked *time.Time
-		err := row.Scan(&k.NodeID, &k.Number, &k.WorkItem, &k.Rule, &k.Closes, &k.Open, &k.HeadSHA, &closed, &shown, &seen, &updated, &since,
+		err := row.Scan(&k.NodeID, &k.Place, &k.Number, &k.WorkItem, &k.Rule, &k.Closes, &k.Open, &k.HeadSHA, &closed, &shown, &seen, &updated, &since,
 			&unlinked, &k.Waiting, &k.Missing)
 		k.ClosedUpstream, k.ShownAt, k.SeenAt, k.SeenUpdatedAt = deref(closed), deref(shown), deref(seen), deref(updated)
 		k.PostsSince, k.UnlinkedAt = deref(since), deref(unlinked)

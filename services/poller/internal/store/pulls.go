@@ -25,7 +25,7 @@ func upsertPull(ctx context.Context, tx pgx.Tx, r poll.Record) (over bool, err e
 		"node": clean(i.NodeID), "source": r.Source, "place": r.Place, "number": i.Ref.Number(), "title": clean(i.Title), "url": clean(i.URL),
 		"item": r.WorkItem, "rule": string(r.Pull.Rule), "detail": clean(r.Pull.Detail), "closes": r.Pull.Closes, "state": state,
 		"closedat": orNull(i.ClosedAt), "updated": orNull(i.UpdatedAt), "seen": orNull(r.SeenAt), "since": orNull(r.CommentsSince),
-		"read": r.WorkItem != "" && !r.Partial, "sha": "",
+		"read": r.WorkItem != "" && !r.Partial, "sha": "", "aside": r.Aside,
 	}
 	if i.Pull != nil {
 		args["sha"] = clean(i.Pull.HeadSHA)
@@ -34,19 +34,19 @@ func upsertPull(ctx context.Context, tx pgx.Tx, r poll.Record) (over bool, err e
 insert into poller.pulls (node_id, source, place, number) values (@node, @source, @place, @number) on conflict do nothing`, args); err != nil {
 		return false, err
 	}
-	var owner, head string
-	if err := tx.QueryRow(ctx, `select coalesce(work_item, ''), head_sha from poller.pulls where node_id = @node for update`, args).
-		Scan(&owner, &head); err != nil {
+	var owner, rule string
+	if err := tx.QueryRow(ctx, `select coalesce(work_item, ''), rule from poller.pulls where node_id = @node for update`, args).
+		Scan(&owner, &rule); err != nil {
 		return false, err
 	}
 	if _, err := exec(ctx, tx, `
 update poller.pulls
 set source = @source, place = @place, number = @number, title = coalesce(nullif(@title, ''), title), url = coalesce(nullif(@url, ''), url),
   closes = coalesce(@closes::text[], closes),
-  head_sha = case when @updated < shown_at or @sha = '' then head_sha else @sha end,
-  state = case when @updated < shown_at then state else @state end,
-  closed_upstream = case when @updated < shown_at then closed_upstream else coalesce(@closedat, closed_upstream) end,
-  shown_at = greatest(shown_at, @updated)
+  head_sha = case when @aside or @updated < shown_at or @sha = '' then head_sha else @sha end,
+  state = case when @aside or @updated < shown_at then state else @state end,
+  closed_upstream = case when @aside or @updated < shown_at then closed_upstream else coalesce(@closedat, closed_upstream) end,
+  shown_at = case when @aside then shown_at else greatest(shown_at, @updated) end
 where node_id = @node`, args); err != nil {
 		return false, err
 	}
@@ -55,7 +55,7 @@ where node_id = @node`, args); err != nil {
 		_, err := exec(ctx, tx, `
 update poller.pulls set unlinked_at = greatest(unlinked_at, @seen), seen_updated_at = @updated where node_id = @node and work_item is null`, args)
 		return true, err
-	case owner == "" && r.Pull.Rule != "":
+	case owner == "" && r.Pull.Rule != "" && rule != string(poll.RuleByHand):
 		if err := link(ctx, tx, args); err != nil {
 			return false, err
 		}
@@ -139,7 +139,7 @@ for update of e`, args)
 			return err
 		}
 		if r.current {
-			if err := current(ctx, tx, r.id); err != nil {
+			if err := current(ctx, tx, r.id, r.logged.workItem); err != nil {
 				return err
 			}
 			continue
@@ -162,26 +162,31 @@ for update of e`, args)
 	return nil
 }
 
-// current takes back that a result is stale. One that was cancelled for that alone is an event again, under its own id.
-func current(ctx context.Context, tx pgx.Tx, id int64) error {
+// current takes back that a result is stale. One that was cancelled for that alone is an event again, under its own id, where an agent knows
+// of its item.
+func current(ctx context.Context, tx pgx.Tx, id int64, item string) error {
 	_, err := exec(ctx, tx, `
 update poller.events
 set stale_at = null,
   state = case when again then 'pending' else state end, reason = case when again then '' else reason end,
   detail = case when again then '' else detail end, next_look = case when again then now() else next_look end,
   updated_at = case when again then clock_timestamp() else updated_at end
-from (select id as of, state = 'cancelled' and reason = @superseded as again from poller.events where id = @id) s
-where id = s.of`, pgx.NamedArgs{"id": id, "superseded": poll.ReasonSuperseded})
+from (select id as of, state = 'cancelled' and reason = @superseded and `+told+` as again from poller.events where id = @id) s
+where id = s.of`, pgx.NamedArgs{
+		"id": id, "superseded": poll.ReasonSuperseded, "item": item,
+		"unconfirmed": ledger.ReasonUnconfirmed, "done": poll.ReasonDone, "again": poll.ReasonTypedAgain,
+	})
 	return err
 }
 
 // Link writes down to which item a pull request belongs by an operator's word, and returns the link, and whether it is new. What was
 // written there by now is no event of the item, and what waits for another item's agent goes there still.
 func (s *Store) Link(ctx context.Context, r poll.Record, who string) (linked poll.Linked, changed bool, err error) {
+	// On the clock of the source: that of the database may be another one.
 	args := pgx.NamedArgs{
 		"node": clean(r.Item.NodeID), "source": r.Source, "place": r.Place, "number": r.Item.Ref.Number(), "title": clean(r.Item.Title),
 		"url": clean(r.Item.URL), "item": r.WorkItem, "rule": string(r.Pull.Rule), "detail": clean(r.Pull.Detail), "who": clean(who),
-		"sha": clean(r.Item.Pull.HeadSHA),
+		"sha": clean(r.Item.Pull.HeadSHA), "shown": orNull(r.Item.UpdatedAt),
 	}
 	err = db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := exec(ctx, tx, `
@@ -199,7 +204,7 @@ on conflict do nothing`, args); err != nil {
 		}
 		if owner != r.WorkItem {
 			if _, err := exec(ctx, tx, `
-update poller.pulls set unlinked_at = greatest(unlinked_at, now()), seen_at = null, posts_since = null where node_id = @node`, args); err != nil {
+update poller.pulls set unlinked_at = greatest(unlinked_at, @shown, case when @shown::timestamptz is null then now() end), seen_at = null, posts_since = null where node_id = @node`, args); err != nil {
 				return err
 			}
 		}

@@ -87,7 +87,7 @@ func (s *Store) fresh(ctx context.Context, r poll.Record) (out []poll.Event, err
 		object := poll.ObjectOf(e.Key)
 		revision, there := known[cmp.Or(object, e.Key.String())]
 		switch {
-		case there && (object == "" || revision == e.Key.Revision):
+		case there && (object == "" || revision == e.Key.Revision || e.First):
 		case there || object == "" && e.Kind != poll.KindCheck || e.UpstreamAt.After(forgotten):
 			out = append(out, e)
 		case object == "":
@@ -188,7 +188,7 @@ func upsertItem(ctx context.Context, tx pgx.Tx, r poll.Record) (baselined bool, 
 		"number": i.Ref.Number(), "title": clean(i.Title), "url": clean(i.URL), "first": r.FirstSight, "closed": r.Closed,
 		"body": clean(poll.ContextBody(i.Body)), "seen": orNull(r.SeenAt),
 		"updated": orNull(i.UpdatedAt), "comments": max(0, i.Comments), "since": orNull(r.CommentsSince), "partial": r.Partial,
-		"closedat": orNull(i.ClosedAt),
+		"closedat": orNull(i.ClosedAt), "aside": r.Aside,
 	}
 	if r.FirstSight {
 		if _, err := exec(ctx, tx, `
@@ -228,9 +228,9 @@ set node_id = @node, source = @source, place = @place, number = case when @numbe
   seen_at = case when @partial then seen_at else @seen end, seen_updated_at = case when @partial then seen_updated_at else @updated end,
   seen_comments = case when @partial then seen_comments else @comments end,
   comments_since = case when @partial then comments_since else @since end,
-  closed_at = case when @updated < shown_at then closed_at when @closed then coalesce(closed_at, now()) end,
-  closed_upstream = case when @updated < shown_at then closed_upstream else coalesce(@closedat, closed_upstream) end,
-  shown_at = greatest(shown_at, @updated)
+  closed_at = case when @aside or @updated < shown_at then closed_at when @closed then coalesce(closed_at, now()) end,
+  closed_upstream = case when @aside or @updated < shown_at then closed_upstream else coalesce(@closedat, closed_upstream) end,
+  shown_at = case when @aside then shown_at else greatest(shown_at, @updated) end
 where work_item = @item`, args)
 	return baselined, err
 }
@@ -238,13 +238,13 @@ where work_item = @item`, args)
 const insertStatement = `
 insert into poller.events (delivery_id, natural_key, object_key, revision, revised_at, edited, excerpt, with_context, work_item, node_id, source, kind, author, url, title, text, harness,
   upstream_at, upstream_order, state, reason, detail, budget, next_look, traceparent, trace_id, thread, association, commit_sha, stale_at, deleted_at,
-  together, command)
+  together, command, about)
 values (@delivery, @key, @object, case when @object <> '' then @revision else '' end, @revised, @edited, @excerpt,
   case @kind when 'opened' then @text::text <> '' when 'message' then false end, @item,
   coalesce((select i.node_id from poller.items i where i.work_item = @item), @node), @source, @kind, @author, @url, @title, @text, @harness,
   coalesce(@at, now()), @order, @state, @reason, @detail, @budget, case when @state = 'pending' then now() end, @traceparent, @trace, @thread, @association,
   @commit, case when @kind = 'check' and @state = 'cancelled' then now() end, case when @reason = 'deleted_upstream' then now() end,
-  @together, @command)
+  @together, @command, @about)
 on conflict do nothing`
 
 // insert writes an event, with the trace that ctx is in, and returns whether it is new.
@@ -265,6 +265,7 @@ func insertRevision(ctx context.Context, tx pgx.Tx, e poll.Event, revision strin
 		"at": orNull(e.UpstreamAt), "order": e.UpstreamOrder, "state": e.State.String(), "reason": e.Reason, "detail": clean(e.Detail),
 		"budget": e.Budget, "traceparent": traceparent, "trace": traceID, "together": clean(e.Together), "command": clean(e.Command),
 		"thread": clean(e.Thread), "association": clean(e.Association), "commit": clean(e.Commit),
+		"about": clean(e.About),
 	})
 	return n == 1, err
 }

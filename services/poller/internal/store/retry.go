@@ -50,9 +50,10 @@ with before as (
 ), made as (
   insert into poller.events (delivery_id, natural_key, object_key, revision, revised_at, edited, excerpt, with_context, work_item, node_id, source,
     kind, author, url, title, text, harness, upstream_at, upstream_order, state, budget, next_look, traceparent, trace_id,
-    thread, association, commit_sha)
+    thread, association, commit_sha, about)
   select @id, @key, object_key, revision, revised_at, edited, excerpt, with_context, work_item, node_id, source,
-    kind, author, url, title, @text, harness, upstream_at, upstream_order, 'pending', budget, now(), traceparent, trace_id, thread, association, commit_sha
+    kind, author, url, title, @text, harness, upstream_at, upstream_order, 'pending', budget, now(), traceparent, trace_id, thread, association, commit_sha,
+    about
   from before
 ), ended as (
   update poller.events e

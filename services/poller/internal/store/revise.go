@@ -44,7 +44,7 @@ func revise(ctx context.Context, tx pgx.Tx, e poll.Event) (bool, error) {
 	}
 	newest := versions[len(versions)-1]
 	switch {
-	case newest.revision == e.Key.Revision, newest.deleted, e.EditedAt.Before(newest.revised):
+	case newest.revision == e.Key.Revision, newest.deleted, e.First, e.EditedAt.Before(newest.revised):
 		return false, nil
 	case newest.revision == "":
 		_, err := exec(ctx, tx, `update poller.events set revision = @revision, revised_at = @revised where id = @id`,
@@ -60,6 +60,10 @@ func revise(ctx context.Context, tx pgx.Tx, e poll.Event) (bool, error) {
 		}
 	}
 	e.DeliveryID = ledger.DeliveryID(e.Key, e.WorkItem)
+	if e.Unattested && e.State == ledger.Pending {
+		e = poll.Settle(e, poll.ReasonEditor)
+		e.Excerpt = "" // nor does it go along as the context of another one
+	}
 	edited := poll.Edited(earlier)
 	if edited {
 		e.Text, e.UpstreamAt = e.EditedText, e.EditedAt

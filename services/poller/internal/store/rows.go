@@ -16,6 +16,7 @@ import (
 
 const entryColumns = `id, delivery_id, work_item, source, kind, author, url, title, state, reason, detail, tries, budget, next_look,
   held_since, gave_up_versions, deleted_at, superseded_by, edited, upstream_at, created_at, updated_at, trace_id,
+  coalesce((select p.place || '#' || p.number from poller.pulls p where p.node_id = e.thread and e.thread <> ''), ''), commit_sha, about,
   ahead_id, ahead_state, ahead_reason, ahead_detail`
 
 // entryTables are where they come from: an event that waits has the one beside it that its item waits for, in the order of a claim.
@@ -116,7 +117,7 @@ func scanEntry(row pgx.CollectableRow) (poll.Entry, error) {
 	var aheadID, aheadState, aheadReason, aheadDetail *string
 	err := row.Scan(&e.ID, &e.DeliveryID, &e.WorkItem, &e.Source, &e.Kind, &e.Author, &e.URL, &e.Title, &state, &e.Reason, &e.Detail,
 		&e.Tries, &e.Budget, &next, &held, &e.GaveUpVersions, &deleted, &e.SupersededBy, &e.Edited, &e.UpstreamAt, &e.CreatedAt, &e.UpdatedAt, &e.TraceID,
-		&aheadID, &aheadState, &aheadReason, &aheadDetail)
+		&e.Pull, &e.Commit, &e.About, &aheadID, &aheadState, &aheadReason, &aheadDetail)
 	if err != nil {
 		return e, err
 	}

@@ -1448,9 +1448,9 @@ type LedgerEntry struct {
 	WorkItem string `protobuf:"bytes,2,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
 	// Source that brought it; "manual" for Submit.
 	Source string `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
-	// What happened: "opened", "comment" or "message".
+	// What happened: "opened", "comment", "review", "review_comment" (an inline comment), "state", "check" (a result of CI) or "message".
 	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Who did it upstream; empty by hand.
+	// Who did it upstream; empty by hand, and of what carries nobody's words (state, check).
 	Author string `protobuf:"bytes,5,opt,name=author,proto3" json:"author,omitempty"`
 	// Link to it upstream; empty by hand.
 	Url string `protobuf:"bytes,6,opt,name=url,proto3" json:"url,omitempty"`
@@ -1487,7 +1487,13 @@ type LedgerEntry struct {
 	// The delivery that took its place: of what it says upstream since, or of the order to type it once more; empty when none did.
 	SupersededBy string `protobuf:"bytes,22,opt,name=superseded_by,json=supersededBy,proto3" json:"superseded_by,omitempty"`
 	// True when its text says that it is an edit of something that the agent may know.
-	Edited        bool `protobuf:"varint,23,opt,name=edited,proto3" json:"edited,omitempty"`
+	Edited bool `protobuf:"varint,23,opt,name=edited,proto3" json:"edited,omitempty"`
+	// The pull request that it happened at, written as a work item; empty for the work item's own thread.
+	Pull string `protobuf:"bytes,24,opt,name=pull,proto3" json:"pull,omitempty"`
+	// The commit that a result of CI is about; empty for anything else.
+	Commit string `protobuf:"bytes,25,opt,name=commit,proto3" json:"commit,omitempty"`
+	// What it is about, in one line: the file and the line of an inline comment, the name and the id of a result of CI; empty for anything else.
+	About         string `protobuf:"bytes,26,opt,name=about,proto3" json:"about,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1681,6 +1687,27 @@ func (x *LedgerEntry) GetEdited() bool {
 		return x.Edited
 	}
 	return false
+}
+
+func (x *LedgerEntry) GetPull() string {
+	if x != nil {
+		return x.Pull
+	}
+	return ""
+}
+
+func (x *LedgerEntry) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *LedgerEntry) GetAbout() string {
+	if x != nil {
+		return x.About
+	}
+	return ""
 }
 
 // Ahead is the event that holds another of its item back.
@@ -3312,7 +3339,7 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"\x02of\x18\x01 \x01(\tR\x02of\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\"F\n" +
 	"\x11ListLinksResponse\x121\n" +
-	"\x05links\x18\x01 \x03(\v2\x1b.muxpost.poller.v1.PullLinkR\x05links\"\xf6\x06\n" +
+	"\x05links\x18\x01 \x03(\v2\x1b.muxpost.poller.v1.PullLinkR\x05links\"\xb8\a\n" +
 	"\vLedgerEntry\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\x12\x1b\n" +
@@ -3342,7 +3369,10 @@ const file_muxpost_poller_v1_poller_proto_rawDesc = "" +
 	"deleteTime\x12;\n" +
 	"\fwaits_behind\x18\x15 \x01(\v2\x18.muxpost.poller.v1.AheadR\vwaitsBehind\x12#\n" +
 	"\rsuperseded_by\x18\x16 \x01(\tR\fsupersededBy\x12\x16\n" +
-	"\x06edited\x18\x17 \x01(\bR\x06edited\"\x8e\x01\n" +
+	"\x06edited\x18\x17 \x01(\bR\x06edited\x12\x12\n" +
+	"\x04pull\x18\x18 \x01(\tR\x04pull\x12\x16\n" +
+	"\x06commit\x18\x19 \x01(\tR\x06commit\x12\x14\n" +
+	"\x05about\x18\x1a \x01(\tR\x05about\"\x8e\x01\n" +
 	"\x05Ahead\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\x124\n" +
