@@ -56,6 +56,18 @@ func (r *running) hook(t *testing.T) {
 	must(t, err)
 }
 
+// hookedIssue is a poller that runs and is told by webhooks alone, and an issue whose opening it was told and has delivered.
+func hookedIssue(t *testing.T) (*world, *running, int) {
+	t.Helper()
+	w := hookedWorld(t)
+	r := start(t, w)
+	eventually(t, "it has been looked at once", w.looked)
+	r.hook(t)
+	n := w.labelled(t, "alice")
+	eventually(t, "the opening event arrives", func() bool { return w.asked() == 1 })
+	return w, r, n
+}
+
 // delivered returns the webhooks that were sent about an event, and fails where one was not taken.
 func (r *running) delivered(t *testing.T, event string) []fakegithub.Delivery {
 	t.Helper()
@@ -73,12 +85,7 @@ func (r *running) delivered(t *testing.T, event string) []fakegithub.Delivery {
 }
 
 func TestHooks_WhatIsToldGoesToTheDispatcherWithoutALook(t *testing.T) {
-	w := hookedWorld(t)
-	r := start(t, w)
-	eventually(t, "it has been looked at once", w.looked)
-	r.hook(t)
-	n := w.labelled(t, "alice")
-	eventually(t, "the opening event arrives", func() bool { return w.asked() == 1 })
+	w, r, n := hookedIssue(t)
 	w.clock.advance(time.Second)
 	w.comment(t, n, "alice", "the words that nobody may log")
 	eventually(t, "the comment arrives", func() bool { return w.asked() == 2 })
@@ -122,12 +129,7 @@ func (r *running) webhook(t *testing.T) *pollerv1.WebhookState {
 }
 
 func TestHooks_InAnyOrderTheyComeToTheSame(t *testing.T) {
-	w := hookedWorld(t)
-	r := start(t, w)
-	eventually(t, "it has been looked at once", w.looked)
-	r.hook(t)
-	n := w.labelled(t, "alice")
-	eventually(t, "the opening event arrives", func() bool { return w.asked() == 1 })
+	w, r, n := hookedIssue(t)
 	for seed := range uint64(4) {
 		asked := w.asked()
 		w.HoldHooks(true)
@@ -194,12 +196,7 @@ func TestHooks_WhatHappenedWhileNobodyReceivedIsFoundAndTheGapIsToldOnce(t *test
 }
 
 func TestHooks_FromCronWhatWaitsIsHandled(t *testing.T) {
-	w := hookedWorld(t)
-	r := start(t, w)
-	eventually(t, "it has been looked at once", w.looked)
-	r.hook(t)
-	n := w.labelled(t, "alice")
-	eventually(t, "the opening event arrives", func() bool { return w.asked() == 1 })
+	w, r, n := hookedIssue(t)
 	r.delivered(t, "issues")
 	eventually(t, "all are handled", func() bool { return r.webhook(t).GetWaiting() == 0 })
 	must(t, r.stop())

@@ -8,18 +8,12 @@ import (
 	"muxpost.dev/muxpost/test/fakegithub"
 )
 
-// hooked is a poller that runs and is told by webhooks alone, with an issue whose opening arrived, and a pull request that closes it.
+// hooked is hookedIssue with a pull request that closes the issue, a minute later.
 func hooked(t *testing.T) (*world, *running, int) {
 	t.Helper()
-	w := hookedWorld(t)
-	r := start(t, w)
-	eventually(t, "it has been looked at once", w.looked)
-	r.hook(t)
-	w.labelled(t, "alice")
-	eventually(t, "the opening event arrives", func() bool { return w.asked() == 1 })
+	w, r, _ := hookedIssue(t)
 	w.later(time.Minute)
-	n := w.pull(t, fakegithub.Issue{Body: "Fixes #1", Pull: &fakegithub.Pull{HeadSHA: shaA}})
-	return w, r, n
+	return w, r, w.pull(t, fakegithub.Issue{Body: "Fixes #1", Pull: &fakegithub.Pull{HeadSHA: shaA}})
 }
 
 // handled waits until every webhook that was sent is handled.

@@ -33,7 +33,7 @@ type Claim struct {
 	DeliveryID string
 	WorkItem   string
 	NodeID     string
-	// Kind is "opened", "comment" or "message".
+	// Kind is what happened, as the ledger names it: "opened", "comment", "review", "check".
 	Kind    string
 	Text    string
 	Harness string

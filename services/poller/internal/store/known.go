@@ -11,7 +11,7 @@ import (
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
-// waiting and missingOf are what Known and KnownPulls say of the events of a thread: of the item @i in the thread @t.
+// waiting and missingOf are what Known and KnownPulls say of the events of a thread: that of the row w, which names the item and the thread.
 const (
 	waiting = `exists (select from poller.events e where e.work_item = w.work_item and e.thread = w.thread
       and e.state in ('pending', 'leased', 'held') and e.kind in ('comment', 'review', 'review_comment'))

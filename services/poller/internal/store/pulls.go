@@ -25,7 +25,7 @@ func upsertPull(ctx context.Context, tx pgx.Tx, r poll.Record) (over bool, err e
 		"node": clean(i.NodeID), "source": r.Source, "place": r.Place, "number": i.Ref.Number(), "title": clean(i.Title), "url": clean(i.URL),
 		"item": r.WorkItem, "rule": string(r.Pull.Rule), "detail": clean(r.Pull.Detail), "closes": r.Pull.Closes, "state": state,
 		"closedat": orNull(i.ClosedAt), "updated": orNull(i.UpdatedAt), "seen": orNull(r.SeenAt), "since": orNull(r.CommentsSince),
-		"read": r.WorkItem != "" && !r.Partial, "sha": "", "aside": r.Aside,
+		"sha": "", "aside": r.Aside,
 	}
 	if i.Pull != nil {
 		args["sha"] = clean(i.Pull.HeadSHA)
@@ -110,7 +110,7 @@ select node_id, place, number, work_item, @rule, @detail, @who from poller.pulls
 // whose commit is the head again. One that is being delivered is judged by its outcome.
 func stale(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 	rows, err := tx.Query(ctx, `
-select e.id, e.commit_sha = p.head_sha, e.stale_at is not null, p.head_sha, e.state, e.tries, e.silences, e.reason, e.work_item, e.delivery_id,
+select e.id, e.commit_sha = p.head_sha, p.head_sha, e.state, e.tries, e.silences, e.reason, e.work_item, e.delivery_id,
   e.source, e.trace_id
 from poller.events e join poller.pulls p on p.node_id = e.thread
 where e.thread = @node and e.kind = 'check' and (e.commit_sha = p.head_sha) = (e.stale_at is not null)
@@ -119,15 +119,15 @@ for update of e`, args)
 		return err
 	}
 	type result struct {
-		id           int64
-		current, was bool
-		head, state  string
-		progress     ledger.Progress
-		logged       logged
+		id          int64
+		current     bool
+		head, state string
+		progress    ledger.Progress
+		logged      logged
 	}
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r result, err error) {
 		p, l := &r.progress, &r.logged
-		err = row.Scan(&r.id, &r.current, &r.was, &r.head, &r.state, &p.Tries, &p.Silences, &p.Reason, &l.workItem, &l.deliveryID, &l.source,
+		err = row.Scan(&r.id, &r.current, &r.head, &r.state, &p.Tries, &p.Silences, &p.Reason, &l.workItem, &l.deliveryID, &l.source,
 			&l.traceID)
 		return r, err
 	})
