@@ -21,6 +21,7 @@ import (
 //   - a connection that failed or was lost, a server that is starting, stopping, full or read-only, a transaction that kept
 //     colliding with others: Unavailable, ReasonDatabase;
 //   - a deadline of ours or a timeout of the server's: Unavailable, ReasonDeadline;
+//   - a text with a NUL character: Invalid, ReasonBadText;
 //   - a call that its caller cancelled: Unavailable, no reason;
 //   - any other answer of the server: Internal, ReasonDatabase, for then a statement of ours is wrong.
 //
@@ -77,6 +78,9 @@ func serverFault(pg *pgconn.PgError, err error) error {
 		return fault.Wrap(fault.Unavailable, fault.ReasonDeadline, "the database gave up waiting", err)
 	case "40001", "40P01":
 		return unavailable("the transaction collided with others each time it was tried")
+	case "22021":
+		return fault.Wrap(fault.Invalid, fault.ReasonBadText, "a text has a character that cannot be kept", shown(err)).
+			WithRemedy("leave out NUL characters")
 	case "25006":
 		return unavailable("the database accepts no writes now")
 	case "3D000":

@@ -61,6 +61,7 @@ func TestFault_GivesTheServersAnswersTheirKinds(t *testing.T) {
 		"check":      {"insert into t values (2, $1)", []any{-1}, fault.Internal, fault.ReasonDatabase, "t_n_check"},
 		"too long":   {"insert into t values (3, 1, $1)", []any{secret}, fault.Internal, fault.ReasonDatabase, ""},
 		"no number":  {"select $1::text::int", []any{secret}, fault.Internal, fault.ReasonDatabase, ""},
+		"nul":        {"select $1::text", []any{"a\x00b"}, fault.Invalid, fault.ReasonBadText, ""},
 		"no table":   {"select * from missing", nil, fault.Internal, fault.ReasonDatabase, ""},
 		"time limit": {"set statement_timeout = 20; select pg_sleep(30)", nil, fault.Unavailable, fault.ReasonDeadline, ""},
 		"read only":  {"begin read only; insert into t values (9)", nil, fault.Unavailable, fault.ReasonDatabase, ""},

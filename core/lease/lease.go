@@ -11,7 +11,16 @@ const (
 	Time = 30 * time.Second
 	// Margin is how long before its lease an act must end, so that two holders never act at once.
 	Margin = 2 * time.Second
+	// MaxToken is the highest fencing token that anybody may act under. Tokens are microseconds of the database's clock, and the clock comes
+	// there in 2255.
+	MaxToken = 1 << 53
+	// maxLearned leaves more tokens above it than will ever be drawn.
+	maxLearned = MaxToken - 1<<40
 )
+
+// Learnable reports whether a token that somebody claims to have seen may raise the sequence that tokens are drawn from. A higher one was never
+// drawn: somebody wrote it by hand, and raising the sequence above it would leave no token for anybody.
+func Learnable(token int64) bool { return token <= maxLearned }
 
 // Lease is one holder's right to act on one work item. The zero value is held by nobody.
 type Lease struct {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/lease"
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
@@ -177,4 +179,28 @@ func TestFence_WhatASessionHasSeenIsKnownAgainAfterTheFilesAreLost(t *testing.T)
 	}
 	r.ready()
 	r.until("a newer one acts", func() bool { return r.goesIn(d1, "hello there") })
+}
+
+// An agent can write what it likes into the options of its own tmux server. It harms its own session with it, and no other.
+func TestFence_ATokenThatWasNeverDrawnGoesNoFurther(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.started("", "")
+	r.ready()
+	seen := r.Fence().Highest
+	r.person("set-option", "-p", "-t", "%0", "@mux_fence", "9223372036854775807")
+	if _, err := r.Paste(r.ctx(), host.PasteRequest{Item: r.item, DeliveryID: d1, Text: "hello there", Token: seen}); !errors.Is(err, fault.Fenced) {
+		t.Errorf("the session took it: %v", err)
+	}
+	for _, token := range []int64{lease.MaxToken + 1, math.MaxInt64} {
+		if _, err := r.Paste(r.ctx(), host.PasteRequest{Item: r.item, DeliveryID: d1, Text: "hello there", Token: token}); !errors.Is(err, fault.Invalid) {
+			t.Errorf("%d: %v", token, err)
+		}
+		if _, err := r.RaiseFence(token); !errors.Is(err, fault.Invalid) {
+			t.Errorf("a floor of %d: %v", token, err)
+		}
+	}
+	if f := r.Fence(); f.Highest != seen {
+		t.Errorf("%+v, and %d was seen", f, seen)
+	}
 }

@@ -5,9 +5,7 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -43,21 +41,7 @@ func programs() (string, error) { return shipped.make() }
 
 // make returns the directory of the programs.
 func (b *build) make() (string, error) {
-	b.once.Do(func() {
-		if b.dir, b.err = os.MkdirTemp("", "muxpost-bin"); b.err != nil {
-			return
-		}
-		module := "muxpost.dev/muxpost/"
-		for out, pkg := range map[string]string{
-			"": module + "cmd/...", "fakeagent": module + "test/fakeagent", "fakegithub": module + "test/fakegithub/cmd/fakegithub",
-			"muxpost-tmuxd": module + "services/tmuxd", "muxpost-dispatcher": module + "services/dispatcher", "muxpost-poller": module + "services/poller",
-		} {
-			if text, err := exec.Command("go", "build", "-tags", b.tags, "-o", filepath.Join(b.dir, out), pkg).CombinedOutput(); err != nil {
-				b.err = fmt.Errorf("cannot build %s: %w\n%s", pkg, err, text)
-				return
-			}
-		}
-	})
+	b.once.Do(func() { b.dir, b.err = stack.Build(b.tags) })
 	return b.dir, b.err
 }
 

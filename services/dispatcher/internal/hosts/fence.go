@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/lease"
 	"muxpost.dev/muxpost/internal/obs"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 )
@@ -19,7 +20,13 @@ func (h *Host) fence(ctx context.Context, life int, info *tmuxdv1.InfoResponse) 
 	h.mu.Lock()
 	floor, due := h.floor, h.fenced != life || info.GetFencingFloor() < h.floor
 	h.mu.Unlock()
-	drawn, err := h.config.Tokens.RaiseToken(ctx, max(info.GetHighestFencingToken(), info.GetFencingFloor(), floor))
+	seen := max(info.GetHighestFencingToken(), info.GetFencingFloor(), floor)
+	if !lease.Learnable(seen) {
+		h.config.Logger.LogAttrs(ctx, slog.LevelError, "the host has seen a fencing token that no lease ever had: what has seen it there takes nothing any more",
+			slog.String(obs.KeyHost, plain(info.GetHost())), slog.Int64(obs.KeyToken, seen))
+		seen = 0
+	}
+	drawn, err := h.config.Tokens.RaiseToken(ctx, seen)
 	if err != nil {
 		return fault.Wrap(fault.KindOf(err), fault.ReasonOf(err), "the fencing tokens could not be raised above the host's", err)
 	}

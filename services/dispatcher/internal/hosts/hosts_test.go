@@ -3,6 +3,7 @@ package hosts
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"muxpost.dev/muxpost/core/dispatch"
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/lease"
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/rpc/rpctest"
@@ -361,6 +363,19 @@ func TestHost_IsGreetedAgainAfterItWasGone(t *testing.T) {
 	}
 	if raised := sequence.raised(); len(raised) != 2 || raised[0] != 41 || raised[1] != 77 {
 		t.Errorf("raised above %v", raised)
+	}
+}
+
+// A host that claims to have seen what was never drawn would leave no token for any other.
+func TestHost_CannotUseUpTheTokens(t *testing.T) {
+	for _, claimed := range []int64{math.MaxInt64, lease.MaxToken} {
+		d := newTmuxd()
+		d.info.HighestFencingToken = claimed
+		h := reach(t, d)
+		h.Probe(t.Context(), item, "")
+		if raised := h.config.Tokens.(*tokens).raised(); len(raised) != 1 || raised[0] != 0 {
+			t.Errorf("it claims %d: raised above %v", claimed, raised)
+		}
 	}
 }
 

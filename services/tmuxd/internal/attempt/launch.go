@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/lease"
 	"muxpost.dev/muxpost/core/task"
 	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/internal/obs"
@@ -295,6 +296,9 @@ func (r *Runner) mayAct(token, seen int64) error {
 	case token <= 0:
 		return fault.New(fault.Invalid, fault.ReasonBadArgument, "a fencing token above zero is required").
 			WithRemedy("take the one of the lease under which this is done; by hand, any number above those used before")
+	case token > lease.MaxToken:
+		return fault.Newf(fault.Invalid, fault.ReasonBadArgument, "the fencing token %d is higher than any lease has", token).
+			WithRemedy("take the one of the lease under which this is done; by hand, one of microseconds since 1970")
 	case token < floor:
 		return fault.Newf(fault.Fenced, fault.ReasonOlderToken, "the fencing token %d is older than %d, the floor of this host", token, floor).
 			WithRemedy("ask again under a new lease; by hand, take a number that is not below the floor")

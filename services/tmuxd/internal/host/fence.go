@@ -2,6 +2,7 @@ package host
 
 import (
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/core/lease"
 	"muxpost.dev/muxpost/internal/failpoint"
 )
 
@@ -39,6 +40,10 @@ func (h *Host) RaiseFence(floor int64) (Fence, error) {
 		return Fence{}, fault.New(fault.Invalid, fault.ReasonBadArgument, "a floor above zero is required").
 			WithRemedy("take one from the sequence that fencing tokens come from")
 	}
+	if floor > lease.MaxToken {
+		return Fence{}, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "the fencing token %d is higher than any lease has", floor).
+			WithRemedy("take the one of the lease under which this is done; by hand, one of microseconds since 1970")
+	}
 	if err := h.Disk.RaiseFloor(floor); err != nil {
 		return Fence{}, storage(err)
 	}
@@ -51,6 +56,10 @@ func (h *Host) fence(s sight, token int64) error {
 		return fault.New(fault.Invalid, fault.ReasonBadArgument, "a fencing token above zero is required").
 			WithRemedy("take the one of the lease under which this is done; by hand, any number above those used before")
 	}
+	if token > lease.MaxToken {
+		return fault.Newf(fault.Invalid, fault.ReasonBadArgument, "the fencing token %d is higher than any lease has", token).
+			WithRemedy("take the one of the lease under which this is done; by hand, one of microseconds since 1970")
+	}
 	if floor := h.Disk.Floor(); token < floor {
 		return fault.Newf(fault.Fenced, fault.ReasonOlderToken, "the fencing token %d is older than %d, the floor of this host: no session here takes it",
 			token, floor).WithRemedy("ask again under a new lease; by hand, take a number that is not below the floor")
@@ -61,8 +70,11 @@ func (h *Host) fence(s sight, token int64) error {
 	}
 	if token < seen {
 		// Whoever asks is told by Fence above what to raise its sequence: a host that lost its own files knows it from its sessions alone.
-		if err := h.Disk.RaiseToken(seen); err != nil {
-			return storage(err)
+		// A session's word is not trusted with more, for its agent can write there what it likes.
+		if lease.Learnable(seen) {
+			if err := h.Disk.RaiseToken(seen); err != nil {
+				return storage(err)
+			}
 		}
 		return fault.Newf(fault.Fenced, fault.ReasonOlderToken, "the fencing token %d is older than %d, which this session has seen", token, seen)
 	}
