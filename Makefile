@@ -51,6 +51,10 @@ stress: setup ## a thousand deliveries into a hundred sessions while things brea
 scale: setup ## what a dispatcher does with a thousand hosts and fifty thousand sessions (a minute; nothing else should run)
 	SCALE_HOSTS=1000 SCALE_SESSIONS=50000 SCALE_SECONDS=15 $(GO) test ./services/dispatcher -count 1 -v -timeout 10m -run '^TestScale_'
 
+.PHONY: fuzz
+fuzz: setup ## fuzz every parser, encoder and call in turn, each for FUZZ_TIME (60s); FUZZ_ONLY chooses by name
+	@scripts/fuzz.sh
+
 .PHONY: drill
 drill: setup ## break things on three hosts for DRILL_TIME (10m), by DRILL_SEED
 	DRILL_TIME=$(or $(DRILL_TIME),10m) $(GO) test ./test/drill -count 1 -v -timeout 2h -run '^TestDrill_'
