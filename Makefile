@@ -37,11 +37,16 @@ test: ## run all tests (RACE=1 adds the race detector)
 	$(GO) test $(if $(RACE),-race) -count 1 -parallel 8 -timeout 15m $(TESTFLAGS) work
 
 .PHONY: bench
-bench: setup ## measure tmuxd beside running tmux for everything, and the ledger beside bare Postgres (minutes; nothing else should run)
+bench: setup ## measure tmuxd, the ledger and the whole way of an event beside bare tmux, Postgres and gRPC (minutes; nothing else should run)
 	@$(GO) run ./services/tmuxd/internal/bench
 	@out=$$($(GO) test ./services/poller/internal/webhook -run '^$$' -bench Bare -benchtime 1x -count 1 -timeout 5m); ended=$$?; \
 		echo "$$out" | grep -E '^(ratio|--- |FAIL)|bench_test.go'; exit $$ended
 	@$(GO) run ./services/poller/internal/bench
+	@$(GO) run ./test/bench
+
+.PHONY: bench-compare
+bench-compare: setup ## measure this tree and the commit BASE in turns, TURNS (3) times, and compare them with benchstat
+	@scripts/bench-compare.sh "$(BASE)" $(TURNS)
 
 .PHONY: stress
 stress: setup ## a thousand deliveries into a hundred sessions while things break (minutes)

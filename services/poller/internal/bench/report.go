@@ -3,9 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"text/tabwriter"
 	"time"
+
+	"muxpost.dev/muxpost/internal/measure"
 )
 
 // latency is the way of single events, and of what it is compared with.
@@ -28,22 +29,13 @@ type report struct {
 	rates     []rate
 }
 
-// quantile returns the value below which a share q lies.
-func quantile(d []time.Duration, q float64) time.Duration {
-	if len(d) == 0 {
-		return 0
-	}
-	s := slices.Sorted(slices.Values(d))
-	return s[min(int(q*float64(len(s))), len(s)-1)]
-}
-
 func (r *report) print() {
 	t := tabwriter.NewWriter(r.w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "items that wait\tfrom row to Deliver p50\tp99\tinsert and commit p50\tp99\tinsert to listener p50\tp99\t")
 	for _, l := range r.latencies {
 		fmt.Fprintf(t, "%d\t", l.waiting)
 		for _, d := range [][]time.Duration{l.ours, l.commits, l.announcements} {
-			fmt.Fprintf(t, "%.2f ms\t%.2f ms\t", ms(quantile(d, .5)), ms(quantile(d, .99)))
+			fmt.Fprintf(t, "%.2f ms\t%.2f ms\t", measure.Ms(measure.Quantile(d, .5)), measure.Ms(measure.Quantile(d, .99)))
 		}
 		fmt.Fprintln(t)
 	}
@@ -61,20 +53,11 @@ func (r *report) print() {
 			d    []time.Duration
 		}{{"row_to_deliver_commit", l.commits}, {"row_to_deliver_notify", l.announcements}} {
 			fmt.Fprintf(r.w, "ratio %s waiting=%d p50_ms=%.2f p99_ms=%.2f baseline_p50_ms=%.2f baseline_p99_ms=%.2f ratio=%.2f ratio_p99=%.2f\n", with.name, l.waiting,
-				ms(quantile(l.ours, .5)), ms(quantile(l.ours, .99)), ms(quantile(with.d, .5)), ms(quantile(with.d, .99)),
-				share(quantile(l.ours, .5), quantile(with.d, .5)), share(quantile(l.ours, .99), quantile(with.d, .99)))
+				measure.Ms(measure.Quantile(l.ours, .5)), measure.Ms(measure.Quantile(l.ours, .99)), measure.Ms(measure.Quantile(with.d, .5)), measure.Ms(measure.Quantile(with.d, .99)),
+				measure.Share(measure.Quantile(l.ours, .5), measure.Quantile(with.d, .5)), measure.Share(measure.Quantile(l.ours, .99), measure.Quantile(with.d, .99)))
 		}
 	}
 	for _, e := range r.rates {
 		fmt.Fprintf(r.w, "ratio %s waiting=%d per_s=%.0f baseline_per_s=%.0f ratio=%.3f\n", e.name, e.waiting, e.ours, e.bare, e.ours/e.bare)
 	}
 }
-
-func share(a, b time.Duration) float64 {
-	if b == 0 {
-		return 0
-	}
-	return float64(a) / float64(b)
-}
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -3,9 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"text/tabwriter"
 	"time"
+
+	"muxpost.dev/muxpost/internal/measure"
 )
 
 // pair is one thing measured both ways.
@@ -33,22 +34,12 @@ func newReport(w io.Writer) *report { return &report{w: w} }
 
 func (r *report) add(p pair) { r.pairs = append(r.pairs, p) }
 
-// quantile returns the value below which a share q lies.
-func quantile(d []time.Duration, q float64) time.Duration {
-	if len(d) == 0 {
-		return 0
-	}
-	s := slices.Clone(d)
-	slices.Sort(s)
-	return s[min(int(q*float64(len(s))), len(s)-1)]
-}
-
 func (r *report) print() {
 	t := tabwriter.NewWriter(r.w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "what\tsessions\tp50\tp99\tbaseline p50\tbaseline p99\ttimes faster\t")
 	for _, p := range r.pairs {
-		fmt.Fprintf(t, "%s\t%d\t%v\t%v\t%v\t%v\t%.1f\t\n", p.name, p.sessions, short(quantile(p.ours, .5)), short(quantile(p.ours, .99)),
-			short(quantile(p.baseline, .5)), short(quantile(p.baseline, .99)), p.ratio())
+		fmt.Fprintf(t, "%s\t%d\t%v\t%v\t%v\t%v\t%.1f\t\n", p.name, p.sessions, measure.Short(measure.Quantile(p.ours, .5)), measure.Short(measure.Quantile(p.ours, .99)),
+			measure.Short(measure.Quantile(p.baseline, .5)), measure.Short(measure.Quantile(p.baseline, .99)), p.ratio())
 	}
 	_ = t.Flush()
 	fmt.Fprintln(r.w)
@@ -60,26 +51,17 @@ func (r *report) print() {
 	_ = t.Flush()
 	fmt.Fprintln(r.w)
 	for _, p := range r.pairs {
-		fmt.Fprintf(r.w, "ratio %s sessions=%d p50_us=%.1f baseline_p50_us=%.1f ratio=%.2f\n", p.name, p.sessions, us(quantile(p.ours, .5)),
-			us(quantile(p.baseline, .5)), p.ratio())
+		fmt.Fprintf(r.w, "ratio %s sessions=%d p50_us=%.1f baseline_p50_us=%.1f ratio=%.2f\n", p.name, p.sessions, measure.Us(measure.Quantile(p.ours, .5)),
+			measure.Us(measure.Quantile(p.baseline, .5)), p.ratio())
 	}
 }
 
 func (p pair) ratio() float64 {
-	ours := quantile(p.ours, .5)
+	ours := measure.Quantile(p.ours, .5)
 	if ours == 0 {
 		return 0
 	}
-	return float64(quantile(p.baseline, .5)) / float64(ours)
-}
-
-func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-
-func short(d time.Duration) string {
-	if d < time.Millisecond {
-		return fmt.Sprintf("%.0f µs", us(d))
-	}
-	return fmt.Sprintf("%.1f ms", us(d)/1000)
+	return float64(measure.Quantile(p.baseline, .5)) / float64(ours)
 }
 
 func mib(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
