@@ -46,6 +46,7 @@ func TestFloor_NoOlderLeaseTypesAfterANewerOneWhateverFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := floorKept(t, FloorConfig{Rules: AllFloorRules(), Limits: limits, Faults: floorFaults()})
+			documented(t, floorFaults(), r)
 			for f := range limits {
 				if r.Struck[f] == 0 {
 					t.Errorf("fault %d never strikes", f)
@@ -56,7 +57,8 @@ func TestFloor_NoOlderLeaseTypesAfterANewerOneWhateverFails(t *testing.T) {
 }
 
 func TestFloor_NoOlderLeaseTypesAfterANewerOneWhenTheDatabaseIsRestored(t *testing.T) {
-	floorKept(t, FloorConfig{Rules: AllFloorRules(), Limits: map[Fault]int{Restore: 1, NoAnswer: 1, FloorUnheard: 1}, Faults: floorFaults()})
+	r := floorKept(t, FloorConfig{Rules: AllFloorRules(), Limits: map[Fault]int{Restore: 1, NoAnswer: 1, FloorUnheard: 1}, Faults: floorFaults()})
+	documented(t, floorFaults(), r)
 }
 
 // What two deliveries to two sessions can do to each other is to refuse each other by the floors of their dispatchers.

@@ -2,6 +2,9 @@ package model
 
 import (
 	"flag"
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	"muxpost.dev/muxpost/core/ledger"
@@ -19,6 +22,22 @@ func faults(n int) int {
 	return n
 }
 
+// documented checks that docs/model.md has the size of a search, unless fewer faults struck in this one than are usual, or more.
+func documented(t *testing.T, faults int, r Result) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/model.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := fmt.Sprintf("| `%s` | %d |", t.Name(), faults)
+	if want := fmt.Sprintf("%s %d | %d |\n", row, r.States, r.Transitions); strings.Contains(string(text), row) && !strings.Contains(string(text), want) {
+		t.Errorf("docs/model.md does not say %s", want)
+	}
+	if !strings.Contains(string(text), "| `"+t.Name()+"` |") {
+		t.Errorf("docs/model.md does not know this search")
+	}
+}
+
 // kept checks a configuration in which every promise has to hold.
 func kept(t *testing.T, limits map[Fault]int, n int) Result {
 	t.Helper()
@@ -27,6 +46,7 @@ func kept(t *testing.T, limits map[Fault]int, n int) Result {
 	if r.Broken != "" || !r.Complete {
 		t.Error("a promise was broken, or the search has no end")
 	}
+	documented(t, faults(n), r)
 	return r
 }
 
@@ -74,4 +94,5 @@ func TestProtocol_KeepsItsPromisesWithoutATranscript(t *testing.T) {
 	if r.Broken != "" || !r.Complete {
 		t.Error("a promise was broken, or the search has no end")
 	}
+	documented(t, faults(3), r)
 }
