@@ -96,11 +96,6 @@ verify: ## prove that generated code and module files are current
 	@for m in . proto; do (cd $$m && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) build ./...) || exit 1; done && echo "module files are current"
 	@test -z "$$(gofmt -l $$(git ls-files '*.go' | grep -v ^proto/gen/))" || { echo "run gofmt -w on:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 
-.PHONY: fuzz
-fuzz: ## run every fuzz test for a few seconds
-	@for p in $$($(GO) list work | grep -v /gen/); do for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
-		echo "$$p $$f" && $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 5s -fuzzminimizetime 1x $$p >/dev/null || exit 1; done; done
-
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf $(BIN) dist

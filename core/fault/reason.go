@@ -47,6 +47,7 @@ const (
 	ReasonTreeUnusable      Reason = "tree_unusable"
 	ReasonTreeNotFound      Reason = "tree_not_found"
 	ReasonTreeInUse         Reason = "tree_in_use"
+	ReasonOverloaded        Reason = "overloaded"
 )
 
 // Reasons lists every reason, for tests that must cover them all.
@@ -60,5 +61,6 @@ func Reasons() []Reason {
 		ReasonSourceRefused, ReasonAddressTaken, ReasonNotLoopback, ReasonDeadline, ReasonPanic,
 		ReasonNoTasks, ReasonAttemptMismatch, ReasonAttemptNotFound, ReasonNoCapacity,
 		ReasonUnknownCall, ReasonTreePreparing, ReasonTreeUnusable, ReasonTreeNotFound, ReasonTreeInUse,
+		ReasonOverloaded,
 	}
 }

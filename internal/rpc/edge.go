@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -16,11 +17,16 @@ import (
 	"muxpost.dev/muxpost/internal/obs"
 )
 
+// busyTime is when whoever was refused because of too many calls may ask again.
+const busyTime = time.Second
+
 // edge is what both servers do around every call.
 type edge struct {
 	options Options
 	stop    context.Context // ends when the server is told to stop
 	stopNow context.CancelFunc
+	// calls and streams are under way; health and reflection are not counted.
+	calls, streams atomic.Int64
 }
 
 func newEdge(options Options) *edge {
@@ -32,8 +38,21 @@ func newEdge(options Options) *edge {
 // call authorizes and runs a call, and returns its status and the error behind it, or nil. A failed call is logged here and
 // nowhere else: its cause does not cross the wire.
 func (e *edge) call(ctx context.Context, call Call, next func(context.Context) error) (*status.Status, error) {
+	return e.counted(ctx, call, &e.calls, next)
+}
+
+// counted is call, counted among those of its kind: above the most, it is refused at once, so that what is under way comes to an end. Whoever
+// waited in a queue of ours would give up, ask again, and have his work done twice.
+func (e *edge) counted(ctx context.Context, call Call, underWay *atomic.Int64, next func(context.Context) error) (*status.Status, error) {
 	begun := time.Now()
 	err := recovered(func() error {
+		if !isPlumbing(call.Method) {
+			defer underWay.Add(-1)
+			if n := underWay.Add(1); n > int64(e.options.MaxCalls) {
+				return fault.Newf(fault.Throttled, fault.ReasonOverloaded, "this service has %d calls of this kind under way, and takes no more", e.options.MaxCalls).
+					WithRemedy("ask again in a moment; if it stays so, look who calls, or run another replica").WithRetryAfter(busyTime)
+			}
+		}
 		ctx, err := e.options.Authorize(ctx, call)
 		if err != nil {
 			return err
@@ -54,7 +73,7 @@ func (e *edge) call(ctx context.Context, call Call, next func(context.Context) e
 // stream is call for a stream, whose context also ends when the server is told to stop: a stream that follows something
 // would never end by itself.
 func (e *edge) stream(ctx context.Context, call Call, next func(context.Context) error) (*status.Status, error) {
-	return e.call(ctx, call, func(ctx context.Context) error {
+	return e.counted(ctx, call, &e.streams, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(e.stop, cancel)()

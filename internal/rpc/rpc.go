@@ -22,6 +22,9 @@ import (
 const (
 	// DefaultMaxMessageBytes is the largest message that is taken or sent.
 	DefaultMaxMessageBytes = 8 << 20
+	// DefaultMaxCalls is how many calls, and as many streams, may be under way: far more than replicas and people have, and few enough that
+	// what they hold stays within some hundred MiB.
+	DefaultMaxCalls = 1000
 	// DefaultStopTimeout is how long calls in flight may go on once a server is told to stop. It is shorter than what
 	// run.Group allows, so that the forced end is the server's own.
 	DefaultStopTimeout = 8 * time.Second
@@ -45,6 +48,8 @@ type Options struct {
 	Amend func(ctx context.Context, request any)
 	// MaxMessageBytes is the largest message taken; DefaultMaxMessageBytes when 0.
 	MaxMessageBytes int
+	// MaxCalls is how many calls may be under way, and how many streams; DefaultMaxCalls when 0. One more is fault.Throttled.
+	MaxCalls int
 	// StopTimeout bounds the graceful part of a stop; DefaultStopTimeout when 0.
 	StopTimeout time.Duration
 	// AllowedHosts are names, without ports, that a connect server on a loopback address answers to besides the loopback
@@ -78,6 +83,7 @@ func (o Options) withDefaults() Options {
 		o.Amend = func(context.Context, any) {}
 	}
 	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, DefaultMaxMessageBytes)
+	o.MaxCalls = cmp.Or(o.MaxCalls, DefaultMaxCalls)
 	o.StopTimeout = cmp.Or(o.StopTimeout, DefaultStopTimeout)
 	return o
 }

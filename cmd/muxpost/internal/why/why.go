@@ -285,6 +285,10 @@ func faults() map[string]Explanation {
 			"the working tree holds what would be lost, or an agent works in it",
 			"commit and push what is in it, or end the agent",
 		},
+		"overloaded": {
+			"the service has as many calls under way as it takes",
+			byItself + "; if it stays so, look who calls, or run another replica",
+		},
 		"unknown_call": {
 			"the other side is of another release and does not have this call",
 			"run the same release everywhere; `muxpost version` and the services' --version say which one runs",
