@@ -56,6 +56,11 @@ stress: setup ## a thousand deliveries into a hundred sessions while things brea
 scale: setup ## what a dispatcher does with a thousand hosts and fifty thousand sessions (a minute; nothing else should run)
 	SCALE_HOSTS=1000 SCALE_SESSIONS=50000 SCALE_SECONDS=15 $(GO) test ./services/dispatcher -count 1 -v -timeout 10m -run '^TestScale_'
 
+.PHONY: load
+load: setup ## what comes all at once: ten thousand items after an outage, a thousand events for one item (minutes)
+	LOAD_ITEMS=$(or $(LOAD_ITEMS),10000) LOAD_HOSTS=$(or $(LOAD_HOSTS),20) LOAD_EVENTS=$(or $(LOAD_EVENTS),1000) \
+		$(GO) test ./test/load -count 1 -v -timeout 40m -run '^TestLoad_'
+
 .PHONY: fuzz
 fuzz: setup ## fuzz every parser, encoder and call in turn, each for FUZZ_TIME (60s); FUZZ_ONLY chooses by name
 	@scripts/fuzz.sh
