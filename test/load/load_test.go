@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -30,6 +31,7 @@ import (
 	"muxpost.dev/muxpost/db/dbtest"
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/rpc/rpctest"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 	"muxpost.dev/muxpost/test/stack"
@@ -130,6 +132,7 @@ type center struct {
 	hotels []*hotel
 	poller pollerv1.PollerServiceClient
 	pids   map[string]*exec.Cmd
+	url    string // of the database
 }
 
 func newCenter(t *testing.T, hosts int) *center {
@@ -139,7 +142,7 @@ func newCenter(t *testing.T, hosts int) *center {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c := &center{t: t, dir: dir, pids: map[string]*exec.Cmd{}}
+	c := &center{t: t, dir: dir, pids: map[string]*exec.Cmd{}, url: dbtest.NewURL(t)}
 	if c.bin, err = build(); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +162,7 @@ func newCenter(t *testing.T, hosts int) *center {
 	}
 	config := fmt.Sprintf("dispatcher:\n  listen: unix:%[1]s/d.sock\n  data_dir: %[1]s\n  database_url: %[2]q\n  harness: fakeagent\n  log_level: ERROR\n  hosts:\n%[3]s"+
 		"poller:\n  listen: unix:%[1]s/p.sock\n  data_dir: %[1]s\n  database_url: %[2]q\n  dispatcher: unix:%[1]s/d.sock\n  log_level: ERROR\n  sources: []\n",
-		dir, dbtest.NewURL(t), list.String())
+		dir, c.url, list.String())
 	if err := os.WriteFile(filepath.Join(dir, "m.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -345,6 +348,71 @@ func TestLoad_ManyEventsForOneItem(t *testing.T) {
 	}
 	t.Logf("load thread: events=%d prompts=%d took_s=%.1f other_item_s=%.2f missing=%d disordered=%d doubled=%d", events, len(h.texts[item(0)]), took.Seconds(),
 		other.Seconds(), missing, disordered, doubled)
+}
+
+// A database that stands still fills the service with calls. What is one too many is told when to ask again; the others are told that nothing is known;
+// nobody is told that muxpost is broken; whether it lives can be asked all the time; and when the database goes on, so does everything.
+func TestLoad_ADatabaseThatStandsStill(t *testing.T) {
+	const callers = 2 * rpc.DefaultMaxCalls
+	c := newCenter(t, 1)
+	c.start("dispatcher")
+	// One connection alone has no more calls at once than the server grants it; the others wait in the client.
+	var dispatchers [4]dispatcherv1.DispatcherServiceClient
+	for i := range dispatchers {
+		dispatchers[i] = dispatcherv1.NewDispatcherServiceClient(rpctest.Dial(t, "unix:"+filepath.Join(c.dir, "d.sock"), rpc.DialOptions{}))
+	}
+	deliver := func(i int) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		_, err := dispatchers[i%len(dispatchers)].Deliver(ctx, &dispatcherv1.DeliverRequest{DeliveryId: fmt.Sprintf("still-%06d", i), WorkItem: item(i), Text: "look", Kind: dispatcherv1.EventKind_EVENT_KIND_MESSAGE})
+		return err
+	}
+	if err := deliver(0); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), c.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	if _, err := conn.Exec(t.Context(), "begin; lock table dispatcher.deliveries in access exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	told := map[fault.Reason]int{}
+	for i := range callers {
+		all.Go(func() {
+			err := deliver(i + 1)
+			mu.Lock()
+			defer mu.Unlock()
+			switch later, full := again(err); {
+			case full && later <= 0:
+				t.Errorf("refused without a time: %v", err)
+			case err != nil && !full && !errors.Is(err, fault.Unavailable):
+				t.Errorf("%v", err)
+			}
+			told[fault.ReasonOf(err)]++
+		})
+	}
+	health := healthpb.NewHealthClient(rpctest.Dial(t, "unix:"+filepath.Join(c.dir, "d.sock"), rpc.DialOptions{}))
+	refused := func() int { mu.Lock(); defer mu.Unlock(); return told[fault.ReasonOverloaded] }
+	for deadline := time.Now().Add(15 * time.Second); refused() == 0 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if _, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+			t.Errorf("health: %v", err)
+		}
+	}
+	if refused() == 0 {
+		t.Errorf("nobody was refused: %v", told)
+	}
+	if _, err := conn.Exec(t.Context(), "rollback"); err != nil {
+		t.Fatal(err)
+	}
+	all.Wait()
+	if err := deliver(0); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+	t.Logf("load standstill: calls=%d told=%v dispatcher_mib=%d", callers, told, c.memory("dispatcher"))
 }
 
 // again returns when to ask again, of an answer that says so.
