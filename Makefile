@@ -26,6 +26,14 @@ build: ## build every program into bin/
 setup: ## install tmux and PostgreSQL with apt where they are missing
 	@scripts/setup.sh
 
+.PHONY: dist
+dist: ## pack what a machine with systemd needs into dist/: static programs, units, install.sh
+	@into=$$(mktemp -d) && to=$$into/muxpost-$(VERSION) && $(MAKE) --no-print-directory build BIN=$$to/bin && rm $$to/bin/fakegithub && \
+		cp deploy/systemd/* LICENSE $$to/ && mkdir -p dist && \
+		tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$$(git log -1 --format=%ct 2>/dev/null || echo 0) -C $$into -cz \
+			-f dist/muxpost-$(VERSION)-linux-$$($(GO) env GOARCH).tar.gz muxpost-$(VERSION) && rm -r $$into && \
+		echo dist/muxpost-$(VERSION)-linux-$$($(GO) env GOARCH).tar.gz
+
 .PHONY: demo
 demo: setup build ## show one comment reaching one agent, end to end
 	@$(GO) run ./test/demo -bin $(BIN)

@@ -20,6 +20,8 @@ type Tmuxd struct {
 	TLS ServerTLS `conf:"tls"`
 	// RenewFrom is the address of the dispatcher that renews the certificate; without one it is renewed by hand.
 	RenewFrom string `conf:"renew_from"`
+	// Launcher is the socket of who starts tmux servers for tmuxd, apart from it; without one tmuxd starts them itself.
+	Launcher string `conf:"launcher"`
 	// Tmux is the tmux binary, Exec the wrapper's.
 	Tmux string `conf:"tmux"`
 	Exec string `conf:"exec"`

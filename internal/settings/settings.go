@@ -140,6 +140,7 @@ func (s *Settings) derive(binDir string) {
 	s.Poller.Dispatcher = cmp.Or(s.Poller.Dispatcher, s.DataDir.Address(layout.Dispatcher))
 	t.StateDir = cmp.Or(t.StateDir, s.DataDir.TmuxdState())
 	t.SocketDir = cmp.Or(t.SocketDir, t.StateDir)
+	t.Launcher = cmp.Or(t.Launcher, s.getenv(layout.LauncherVariable))
 	t.Directory = cmp.Or(t.Directory, filepath.Join(s.DataDir.Work(), "{target}"))
 	if len(t.Roots) == 0 {
 		t.Roots = []string{s.DataDir.Work()}
@@ -155,19 +156,19 @@ func (s *Settings) derive(binDir string) {
 	for _, file := range []*string{&s.Command.TLS.CertFile, &s.Command.TLS.KeyFile, &s.Command.TLS.CAFile} {
 		*file = s.beside(*file)
 	}
-	s.Dispatcher.DatabaseURLFile = s.beside(s.Dispatcher.DatabaseURLFile)
-	s.Poller.DatabaseURLFile = s.beside(s.Poller.DatabaseURLFile)
-	s.Poller.Webhook.SecretFile = s.beside(s.Poller.Webhook.SecretFile)
+	s.Dispatcher.DatabaseURLFile = s.secret(s.Dispatcher.DatabaseURLFile)
+	s.Poller.DatabaseURLFile = s.secret(s.Poller.DatabaseURLFile)
+	s.Poller.Webhook.SecretFile = s.secret(s.Poller.Webhook.SecretFile)
 	s.Poller.Templates = s.beside(s.Poller.Templates)
 	for i := range s.Poller.Sources {
 		source := &s.Poller.Sources[i]
-		source.WebhookSecretFile = s.beside(source.WebhookSecretFile)
+		source.WebhookSecretFile = s.secret(source.WebhookSecretFile)
 		if source.Webhook {
 			source.WebhookSecretFile = cmp.Or(source.WebhookSecretFile, s.Poller.Webhook.SecretFile)
 		}
-		source.TokenFile = s.beside(source.TokenFile)
+		source.TokenFile = s.secret(source.TokenFile)
 		if source.App != nil {
-			source.App.PrivateKeyFile = s.beside(source.App.PrivateKeyFile)
+			source.App.PrivateKeyFile = s.secret(source.App.PrivateKeyFile)
 		}
 		source.derive()
 	}
@@ -233,6 +234,18 @@ func (s *Settings) beside(file string) string {
 		return file
 	}
 	return filepath.Join(filepath.Dir(s.File), file)
+}
+
+// secret is beside for a file that holds a secret: where the service manager has handed over a credential of its base name, that counts.
+func (s *Settings) secret(file string) string {
+	file = s.beside(file)
+	if dir := s.getenv(layout.CredentialsVariable); file != "" && dir != "" {
+		given := filepath.Join(dir, filepath.Base(file))
+		if _, err := os.Stat(given); err == nil {
+			return given
+		}
+	}
+	return file
 }
 
 // Address returns where a service listens.
