@@ -75,6 +75,12 @@ compose-test: ## try the stack of deploy/compose on a Docker engine, which is in
 	@deploy/compose/testing/images.sh base postgres
 	@$(GO) run ./test/compose; ended=$$?; deploy/compose/testing/engine.sh stop; exit $$ended
 
+.PHONY: systemd-test
+systemd-test: ## try the units of deploy/systemd on machines that systemd runs, in containers (as root, minutes)
+	@deploy/compose/testing/engine.sh start
+	@deploy/compose/testing/images.sh base
+	@$(GO) run ./test/systemd; ended=$$?; deploy/compose/testing/engine.sh stop; exit $$ended
+
 .PHONY: lint
 lint: $(TOOLS)/.lint ## run the linters (the first run compiles them: minutes)
 	$(TOOLS)/golangci-lint run $$($(GO) list -m -f '{{.Dir}}/...')

@@ -39,7 +39,7 @@ func indented(text string) string {
 func (d *doctor) programs(ctx context.Context) {
 	const check = "programs"
 	d.ok(check, "muxpost %s in %s", version.String(), d.stack.BinDir)
-	for _, service := range layout.Services() {
+	for _, service := range d.here() {
 		path := d.stack.Binary(service)
 		if !stack.IsProgram(path) {
 			d.add(check, levelFail, path+" is not there", "install all programs of this release into one directory")
@@ -61,6 +61,10 @@ func (d *doctor) programs(ctx context.Context) {
 }
 
 func (d *doctor) tmux(ctx context.Context) {
+	if !d.Here(layout.Tmuxd) {
+		d.ok("tmux", "none is needed: agents are on other hosts")
+		return
+	}
 	text, err := stack.Tmux(ctx, d.Tmuxd.Tmux)
 	if err != nil {
 		d.err("tmux", levelFail, err)
@@ -71,7 +75,10 @@ func (d *doctor) tmux(ctx context.Context) {
 
 func (d *doctor) postgresPrograms(ctx context.Context) {
 	const check = "postgres"
-	if database, err := d.Database(); err != nil || !database.Local() {
+	if database, err := d.Database(); !d.Here(layout.Dispatcher) && !d.Here(layout.Poller) {
+		d.ok(check, "none is needed: the dispatcher is elsewhere")
+		return
+	} else if err != nil || !database.Local() {
 		d.ok(check, "no local one is needed: the database is named")
 		return
 	}
@@ -91,7 +98,9 @@ func (d *doctor) postgresPrograms(ctx context.Context) {
 func (d *doctor) config(context.Context) {
 	const check = "config"
 	valuesErr := d.Check()
-	if !d.Found {
+	if len(d.here()) < len(layout.Services()) {
+		valuesErr = d.Check(d.here()...)
+	} else if !d.Found {
 		valuesErr = d.Check(layout.Tmuxd, layout.Poller) // what a first session runs says the file that muxpost up writes
 	}
 	switch {
@@ -116,6 +125,10 @@ func (d *doctor) config(context.Context) {
 // harnesses looks for the programs that agents run. The one for first sessions must be there.
 func (d *doctor) harnesses(context.Context) {
 	const check = "harnesses"
+	if !d.Here(layout.Tmuxd) {
+		d.ok(check, "they are on other hosts; muxpost harnesses lists them")
+		return
+	}
 	bundled := settings.BuiltinHarnesses()
 	for _, name := range d.HarnessNames() {
 		entry := d.Tmuxd.Harnesses[name]

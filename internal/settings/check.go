@@ -189,7 +189,7 @@ func (d *Dispatcher) checkHosts(p *problems) {
 	for i, place := range d.Placement {
 		place.check(p, fmt.Sprintf("placement[%d]", i))
 	}
-	if len(d.Hosts) == 0 {
+	if !d.Listed() {
 		checkCalled(p, "host.address", d.Host.Address, layout.Tmuxd)
 		p.add(IsRemote(d.Host.Address), "host.address is another machine's: name it under hosts, with tls, so that it is known who answers")
 		return

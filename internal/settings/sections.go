@@ -237,6 +237,9 @@ type Dispatcher struct {
 	LogLevel        slog.Level    `conf:"log_level"`
 }
 
+// Listed reports whether the hosts are those under hosts, of which there may be none until muxpost hosts add names some.
+func (d *Dispatcher) Listed() bool { return d.Hosts != nil }
+
 // TLS names our own certificate, whose URI says who we are, its key, and the certificate of the authority that both ends trust.
 type TLS struct {
 	CertFile string `conf:"cert_file"`

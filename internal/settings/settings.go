@@ -133,7 +133,7 @@ func (s *Settings) derive(binDir string) {
 	s.Dispatcher.Listen = cmp.Or(s.Dispatcher.Listen, s.DataDir.Address(layout.Dispatcher))
 	s.Dispatcher.CADir = cmp.Or(s.beside(s.Dispatcher.CADir), s.DataDir.CA())
 	s.Dispatcher.EventsRetention = cmp.Or(s.Dispatcher.EventsRetention, s.Dispatcher.Retention)
-	if len(s.Dispatcher.Hosts) == 0 {
+	if !s.Dispatcher.Listed() {
 		s.Dispatcher.Host.Address = cmp.Or(s.Dispatcher.Host.Address, s.DataDir.Address(layout.Tmuxd))
 	}
 	s.Poller.Listen = cmp.Or(s.Poller.Listen, s.DataDir.Address(layout.Poller))
@@ -261,6 +261,16 @@ func (s *Settings) Address(service layout.Service) string {
 	return ""
 }
 
+// Here reports whether a service is meant to run from this installation. On a machine that joined as a host there is tmuxd alone, and where the
+// hosts are listed tmuxd is on those.
+func (s *Settings) Here(service layout.Service) bool {
+	joined := s.Found && s.Dispatcher.Harness == "" && s.Tmuxd.TLS.Files().On()
+	if service == layout.Tmuxd {
+		return joined || !s.Dispatcher.Listed()
+	}
+	return !joined
+}
+
 // HarnessNames returns the names of the harnesses, sorted.
 func (s *Settings) HarnessNames() []string { return slices.Sorted(maps.Keys(s.Tmuxd.Harnesses)) }
 
@@ -270,7 +280,7 @@ type Mismatch struct{ Key, Calls, Other, Listens string }
 // Mismatches returns the addresses that do not fit together within this installation.
 func (s *Settings) Mismatches() []Mismatch {
 	var out []Mismatch
-	if len(s.Dispatcher.Hosts) == 0 && s.Dispatcher.Host.Address != s.Tmuxd.Listen {
+	if !s.Dispatcher.Listed() && s.Dispatcher.Host.Address != s.Tmuxd.Listen {
 		out = append(out, Mismatch{"dispatcher.host.address", s.Dispatcher.Host.Address, "tmuxd.listen", s.Tmuxd.Listen})
 	}
 	if s.Poller.Dispatcher != s.Dispatcher.Listen && s.Poller.Dispatcher != s.Dispatcher.TLS.Listen {

@@ -129,7 +129,7 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	service := server.New(h, telemetry.Logger, server.Facts{
 		Host: c.Host, Build: version.Get(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Instance: state.Instance(),
 		Labels: c.Labels, Capacity: c.Capacity, Harnesses: newHarnesses(table, c.StateDir).infos,
-		Storage: state.Writable, Machine: surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir}.machine,
+		Storage: state.Writable, Machine: surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir, launcher: c.Launcher}.machine,
 	}, client.Socket).WithAttempts(attempts).WithTrees(made)
 	if err := errors.Join(h.Adopt(ctx), attempts.Adopt(ctx)); err != nil {
 		return err
