@@ -245,8 +245,8 @@ func (r *report) readHosts(ctx context.Context, s *services) {
 		return
 	}
 	for _, h := range all.GetHosts() {
-		if h.GetAddress() == s.Address(layout.Tmuxd) {
-			continue
+		if s.Here(layout.Tmuxd) && h.GetAddress() == s.Address(layout.Tmuxd) {
+			continue // its own line says so
 		}
 		row := serviceReport{Service: "host " + view.Clean(h.GetName()), State: "healthy", Address: view.Clean(h.GetAddress()), Detail: view.Clean(h.GetDetail()),
 			Version: view.Clean(h.GetBuild().GetRelease())}

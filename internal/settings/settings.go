@@ -261,12 +261,12 @@ func (s *Settings) Address(service layout.Service) string {
 	return ""
 }
 
-// Here reports whether a service is meant to run from this installation. On a machine that joined as a host there is tmuxd alone, and where the
+// Here reports whether a service is meant to run from this installation. On a machine that joined as a host there is tmuxd alone, and where other
 // hosts are listed tmuxd is on those.
 func (s *Settings) Here(service layout.Service) bool {
 	joined := s.Found && s.Dispatcher.Harness == "" && s.Tmuxd.TLS.Files().On()
 	if service == layout.Tmuxd {
-		return joined || !s.Dispatcher.Listed()
+		return joined || !s.Dispatcher.Listed() || slices.ContainsFunc(s.Dispatcher.Hosts, func(h Host) bool { return h.Address == s.Tmuxd.Listen })
 	}
 	return !joined
 }
@@ -283,7 +283,7 @@ func (s *Settings) Mismatches() []Mismatch {
 	if !s.Dispatcher.Listed() && s.Dispatcher.Host.Address != s.Tmuxd.Listen {
 		out = append(out, Mismatch{"dispatcher.host.address", s.Dispatcher.Host.Address, "tmuxd.listen", s.Tmuxd.Listen})
 	}
-	if s.Poller.Dispatcher != s.Dispatcher.Listen && s.Poller.Dispatcher != s.Dispatcher.TLS.Listen {
+	if s.Poller.Dispatcher != s.Dispatcher.Listen && s.Poller.Dispatcher != s.Dispatcher.TLS.Listen && !IsRemote(s.Poller.Dispatcher) {
 		out = append(out, Mismatch{"poller.dispatcher", s.Poller.Dispatcher, "dispatcher.listen", s.Dispatcher.Listen})
 	}
 	return out
