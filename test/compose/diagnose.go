@@ -64,7 +64,7 @@ func (s stack) diagnose(ctx context.Context) error {
 		{project + "_central", "poller:7414", "muxpost.poller.v1.PollerService/CountLedger", `"LEDGER_STATE_DELIVERED"`, 1},
 	} {
 		out, err := call("tls-operator", c.network, append(append(shown, token...), c.address, c.method)...)
-		if err != nil || strings.Count(out, c.says) != c.times {
+		if err != nil || strings.Count(out, c.says) < c.times {
 			return errors.Join(err, fmt.Errorf("%s says of %s: %s", c.address, c.method, out))
 		}
 		if out, err := call("tls-operator", c.network, append(shown, c.address, c.method)...); err == nil {

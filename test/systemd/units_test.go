@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"muxpost.dev/muxpost/internal/needs"
 )
 
 const dir = "../../deploy/systemd"
@@ -157,10 +159,7 @@ func TestUnits_FitTogether(t *testing.T) {
 
 // systemd itself says whether it understands the units, and how much they leave open.
 func TestUnits_SystemdTakesThem(t *testing.T) {
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("there is no systemd-analyze here")
-	}
+	analyze := needs.Program(t, "systemd-analyze")
 	into := t.TempDir()
 	var paths []string
 	for name := range units(t) {
