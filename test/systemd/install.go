@@ -46,14 +46,14 @@ func join(ctx context.Context) error {
 	if _, err := host.feed(ctx, "muxpost_no_invitation", "/root/"+before+"/install.sh host --join centre:7412 --token-file -"); err == nil {
 		return errors.New("a word that is no invitation was enough")
 	}
-	invitation, err := centre.muxpost(ctx, central, "hosts", "invite", "east")
+	invitation, err := muxpost(ctx, "hosts", "invite", "east")
 	if err != nil {
 		return err
 	}
 	if _, err := host.feed(ctx, invitation, "/root/"+before+"/install.sh host --join centre:7412 --token-file -"); err != nil {
 		return err
 	}
-	if _, err := centre.muxpost(ctx, central, "hosts", "add", "east", "east:7411"); err != nil {
+	if _, err := muxpost(ctx, "hosts", "add", "east", "east:7411"); err != nil {
 		return err
 	}
 	return isVersion(ctx, before)
@@ -62,7 +62,7 @@ func join(ctx context.Context) error {
 // isVersion waits until the dispatcher knows a host of that version.
 func isVersion(ctx context.Context, version string) error {
 	return eventually(ctx, func() error {
-		hosts, err := centre.muxpost(ctx, central, "hosts", "--json")
+		hosts, err := muxpost(ctx, "hosts", "--json")
 		if err != nil || !strings.Contains(hosts, `"release": "`+version+`"`) {
 			return errors.Join(err, fmt.Errorf("the dispatcher knows no host of version %s:\n%s", version, hosts))
 		}

@@ -64,9 +64,10 @@ func (m machine) feed(ctx context.Context, in, lines string) (string, error) {
 	return command(ctx, strings.NewReader(in), "docker", "exec", "-i", m.container(), "sh", "-ec", lines)
 }
 
-// muxpost runs the operator's command as the user of the machine's services.
-func (m machine) muxpost(ctx context.Context, user string, args ...string) (string, error) {
-	return command(ctx, nil, append([]string{"docker", "exec", "--user", user, "--env", "HOME=/nowhere", m.container(), "muxpost", "--data-dir", "/var/lib/" + user}, args...)...)
+// muxpost runs the operator's command in the middle, as the user of the services there.
+func muxpost(ctx context.Context, args ...string) (string, error) {
+	return command(ctx, nil, append([]string{"docker", "exec", "--user", central, "--env", "HOME=/nowhere", centre.container(), "muxpost",
+		"--data-dir", "/var/lib/" + central}, args...)...)
 }
 
 // unpack brings a packed version onto the machine; it is at /root/VERSION then.

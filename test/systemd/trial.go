@@ -30,7 +30,7 @@ func (t *trial) send(ctx context.Context) error {
 	failures := make(chan error, items)
 	for i := range items {
 		go func() {
-			_, err := centre.muxpost(ctx, central, "send", "--wait", "--timeout", patience.String(), item(i), fmt.Sprintf("(event %d of %d)", n, i))
+			_, err := muxpost(ctx, "send", "--wait", "--timeout", patience.String(), item(i), fmt.Sprintf("(event %d of %d)", n, i))
 			failures <- err
 		}()
 	}
@@ -63,7 +63,7 @@ func (t *trial) meet(ctx context.Context) error {
 
 // look returns the agents by their items.
 func look(ctx context.Context) (map[string]agent, error) {
-	out, err := centre.muxpost(ctx, central, "sessions", "--json")
+	out, err := muxpost(ctx, "sessions", "--json")
 	if err != nil {
 		return nil, err
 	}
