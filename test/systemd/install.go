@@ -116,7 +116,7 @@ func restrictions(ctx context.Context, agents map[string]agent) error {
 	const of = `for p in $(systemctl show --property=MainPID --value muxpost-tmuxd) %s; do
   for n in mnt pid net ipc uts user cgroup; do [ "$(readlink /proc/$p/ns/$n)" = "$(readlink /proc/1/ns/$n)" ] || printf '%%s ' $n; done
   sed -n 's/^\(NoNewPrivs\|Seccomp\|CapBnd\):\t/\1=/p' /proc/$p/status | tr '\n' ' '
-  grep -o 'muxpost[^/]*\.slice/muxpost-agents@\|system.slice/muxpost-tmuxd.service' /proc/$p/cgroup; done`
+  sed -n 's/^0::.*\(muxpost-agents.slice.muxpost-agents@\).*\(.service.muxpost-\).*/\1\2/p; s/^0::.*\(muxpost-tmuxd.service\)$/\1/p' /proc/$p/cgroup; done`
 	var pids []string
 	for _, a := range agents {
 		pids = append(pids, a.pid)
@@ -134,9 +134,12 @@ func restrictions(ctx context.Context, agents map[string]agent) error {
 		return fmt.Errorf("tmuxd is restricted by %q", got)
 	}
 	for _, got := range lines[1:] {
-		if want := strings.TrimSpace(bound) + " NoNewPrivs=0 Seccomp=0 muxpost-agents.slice/muxpost-agents@"; got != want {
+		if want := strings.TrimSpace(bound) + " NoNewPrivs=0 Seccomp=0 muxpost-agents.slice/muxpost-agents@.service/muxpost-"; got != want {
 			return fmt.Errorf("an agent is restricted by %q, want %q", got, want)
 		}
 	}
-	return nil
+	// What tmuxd has to end although somebody else started it, it can: the control group that the wrapper made.
+	_, err = host.sh(ctx, `group=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/`+pids[0]+`/cgroup)
+nsenter --mount --target "$(systemctl show --property=MainPID --value muxpost-tmuxd)" -- runuser -u muxpost-agents -- test -w $group/cgroup.kill`)
+	return err
 }
