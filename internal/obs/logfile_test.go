@@ -25,7 +25,7 @@ func TestSetup_KeepsTheLogOfTheServiceToASize(t *testing.T) {
 	}
 	defer telemetry.Shutdown(t.Context())
 	for range 11 {
-		telemetry.Logger.Info(strings.Repeat("x", 1<<20))
+		telemetry.Logger.Info("much", KeyError, strings.Repeat("x", 1<<20))
 	}
 	telemetry.Logger.Info("after that")
 	now, err := os.ReadFile(path)
