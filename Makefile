@@ -26,6 +26,14 @@ build: ## build every program into bin/
 setup: ## install tmux and PostgreSQL with apt where they are missing
 	@scripts/setup.sh
 
+.PHONY: dist
+dist: ## pack what a machine with systemd needs into dist/: static programs, units, install.sh
+	@into=$$(mktemp -d) && to=$$into/muxpost-$(VERSION) && $(MAKE) --no-print-directory build BIN=$$to/bin && rm $$to/bin/fakegithub && \
+		cp deploy/systemd/* LICENSE $$to/ && mkdir -p dist && \
+		tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$$(git log -1 --format=%ct 2>/dev/null || echo 0) -C $$into -cz \
+			-f dist/muxpost-$(VERSION)-linux-$$($(GO) env GOARCH).tar.gz muxpost-$(VERSION) && rm -r $$into && \
+		echo dist/muxpost-$(VERSION)-linux-$$($(GO) env GOARCH).tar.gz
+
 .PHONY: demo
 demo: setup build ## show one comment reaching one agent, end to end
 	@$(GO) run ./test/demo -bin $(BIN)
@@ -80,6 +88,12 @@ compose-test: ## try the stack of deploy/compose on a Docker engine, which is in
 	@deploy/compose/testing/engine.sh start
 	@deploy/compose/testing/images.sh base postgres
 	@$(GO) run ./test/compose; ended=$$?; deploy/compose/testing/engine.sh stop; exit $$ended
+
+.PHONY: systemd-test
+systemd-test: ## try the units of deploy/systemd on machines that systemd runs, in containers (as root, minutes)
+	@deploy/compose/testing/engine.sh start
+	@deploy/compose/testing/images.sh base
+	@$(GO) run ./test/systemd; ended=$$?; deploy/compose/testing/engine.sh stop; exit $$ended
 
 .PHONY: lint
 lint: $(TOOLS)/.lint ## run the linters (the first run compiles them: minutes)

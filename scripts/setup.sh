@@ -11,6 +11,7 @@ if ! command -v initdb >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/initdb 
 fi
 if [ "${1:-}" = tests ]; then
 	command -v pgbouncer >/dev/null 2>&1 || need="$need pgbouncer"
+	command -v systemd-analyze >/dev/null 2>&1 || need="$need systemd"
 fi
 [ -n "$need" ] || exit 0
 

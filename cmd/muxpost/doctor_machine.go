@@ -39,7 +39,7 @@ func indented(text string) string {
 func (d *doctor) programs(ctx context.Context) {
 	const check = "programs"
 	d.ok(check, "muxpost %s in %s", version.String(), d.stack.BinDir)
-	for _, service := range layout.Services() {
+	for _, service := range d.here() {
 		path := d.stack.Binary(service)
 		if !stack.IsProgram(path) {
 			d.add(check, levelFail, path+" is not there", "install all programs of this release into one directory")
@@ -61,6 +61,10 @@ func (d *doctor) programs(ctx context.Context) {
 }
 
 func (d *doctor) tmux(ctx context.Context) {
+	if !d.Here(layout.Tmuxd) {
+		d.ok("tmux", "none is needed: agents are on other hosts")
+		return
+	}
 	text, err := stack.Tmux(ctx, d.Tmuxd.Tmux)
 	if err != nil {
 		d.err("tmux", levelFail, err)
@@ -71,7 +75,10 @@ func (d *doctor) tmux(ctx context.Context) {
 
 func (d *doctor) postgresPrograms(ctx context.Context) {
 	const check = "postgres"
-	if database, err := d.Database(); err != nil || !database.Local() {
+	if database, err := d.Database(); !d.Here(layout.Dispatcher) && !d.Here(layout.Poller) {
+		d.ok(check, "none is needed: the dispatcher is elsewhere")
+		return
+	} else if err != nil || !database.Local() {
 		d.ok(check, "no local one is needed: the database is named")
 		return
 	}
@@ -91,7 +98,9 @@ func (d *doctor) postgresPrograms(ctx context.Context) {
 func (d *doctor) config(context.Context) {
 	const check = "config"
 	valuesErr := d.Check()
-	if !d.Found {
+	if len(d.here()) < len(layout.Services()) {
+		valuesErr = d.Check(d.here()...)
+	} else if !d.Found {
 		valuesErr = d.Check(layout.Tmuxd, layout.Poller) // what a first session runs says the file that muxpost up writes
 	}
 	switch {
@@ -116,6 +125,10 @@ func (d *doctor) config(context.Context) {
 // harnesses looks for the programs that agents run. The one for first sessions must be there.
 func (d *doctor) harnesses(context.Context) {
 	const check = "harnesses"
+	if !d.Here(layout.Tmuxd) {
+		d.ok(check, "they are on other hosts; muxpost harnesses lists them")
+		return
+	}
 	bundled := settings.BuiltinHarnesses()
 	for _, name := range d.HarnessNames() {
 		entry := d.Tmuxd.Harnesses[name]
@@ -251,15 +264,11 @@ func (d *doctor) disk(context.Context) {
 	}
 }
 
-// logind says whether the end of a login would end the agents too.
+// logind says whether the end of a login would end the agents too, or take something away from them.
 func (d *doctor) logind(context.Context) {
 	const check = "logout"
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
 		d.ok(check, "no systemd here that would end agents at a logout")
-		return
-	}
-	if d.app.where.Root || !killsUserProcesses() {
-		d.ok(check, "agents outlive a logout")
 		return
 	}
 	u, err := user.Current()
@@ -269,26 +278,42 @@ func (d *doctor) logind(context.Context) {
 			return
 		}
 	}
-	d.add(check, levelWarn, "logind ends all processes of a user at logout (KillUserProcesses=yes), agents and services with them",
-		"loginctl enable-linger, and start muxpost in a unit of yours: systemd-run --user --scope muxpost up")
-}
-
-// killsUserProcesses reads logind's setting; the last word in its files counts.
-func killsUserProcesses() bool {
-	files := []string{"/etc/systemd/logind.conf"}
+	var files []string
 	for _, dir := range []string{"/usr/lib/systemd/logind.conf.d", "/run/systemd/logind.conf.d", "/etc/systemd/logind.conf.d"} {
 		more, _ := filepath.Glob(dir + "/*.conf")
 		files = append(files, more...)
 	}
-	kills := false
+	says := func(key string, usual bool) bool {
+		return logindSays(append([]string{"/etc/systemd/logind.conf"}, files...), key, usual)
+	}
+	switch {
+	case d.app.where.Root:
+		d.ok(check, "agents outlive a logout")
+	case says("KillUserProcesses", false):
+		d.add(check, levelWarn, "logind ends all processes of a user at logout (KillUserProcesses=yes), agents and services with them",
+			"loginctl enable-linger, and start muxpost in a unit of yours: systemd-run --user --scope muxpost up")
+	case says("RemoveIPC", true) && os.Getuid() > maxSystemUser:
+		d.add(check, levelWarn, "agents outlive a logout, and the shared memory that their programs use does not: logind removes it (RemoveIPC=yes)",
+			"loginctl enable-linger")
+	default:
+		d.ok(check, "agents outlive a logout")
+	}
+}
+
+// maxSystemUser is the highest number of a user whom logind leaves alone.
+const maxSystemUser = 999
+
+// logindSays reads a switch of logind; the last word in its files counts, and usual where there is none.
+func logindSays(files []string, key string, usual bool) bool {
+	on := usual
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			continue
 		}
-		for _, m := range regexp.MustCompile(`(?m)^\s*KillUserProcesses\s*=\s*(\w+)`).FindAllSubmatch(data, -1) {
-			kills = slices.Contains([]string{"yes", "true", "1", "on"}, strings.ToLower(string(m[1])))
+		for _, m := range regexp.MustCompile(`(?m)^\s*`+key+`\s*=\s*(\w+)`).FindAllSubmatch(data, -1) {
+			on = slices.Contains([]string{"yes", "true", "1", "on"}, strings.ToLower(string(m[1])))
 		}
 	}
-	return kills
+	return on
 }

@@ -15,6 +15,11 @@ import (
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 )
 
+// here are the services that are meant to run from this installation.
+func (d *doctor) here() []layout.Service {
+	return slices.DeleteFunc(layout.Services(), func(service layout.Service) bool { return !d.Here(service) })
+}
+
 func (d *doctor) pidFiles(context.Context) {
 	const check = "pid files"
 	fine := true
@@ -37,7 +42,7 @@ func (d *doctor) pidFiles(context.Context) {
 
 func (d *doctor) serviceHealth(ctx context.Context) {
 	const check = "services"
-	for _, service := range layout.Services() {
+	for _, service := range d.here() {
 		r := serviceStatus(ctx, d.services, service)
 		d.healthy[string(service)] = r.State == "healthy"
 		switch {
@@ -65,7 +70,7 @@ func (d *doctor) addresses(context.Context) {
 	if len(mismatches) == 0 {
 		d.ok(check, "the services call each other where they listen")
 	}
-	for _, service := range layout.Services() {
+	for _, service := range d.here() {
 		if d.healthy[string(service)] || stack.Find(d.DataDir, service).Life == stack.Running {
 			continue
 		}
@@ -84,7 +89,12 @@ func (d *doctor) addresses(context.Context) {
 func (d *doctor) database(ctx context.Context) {
 	const check = "database"
 	r := postgresStatus(ctx, d.services)
+	believed := r.believe(d.healthy["dispatcher"] || d.healthy["poller"])
 	switch {
+	case r.State == "elsewhere":
+		d.ok(check, "it is %s", r.Detail)
+	case believed:
+		d.ok(check, "%s", r.Detail)
 	case r.State != "running" && r.Local && !d.begun:
 		d.skip(check, "the local database does not run; muxpost up makes and starts it")
 	case r.State != "running" && r.Local:
@@ -103,6 +113,11 @@ func (d *doctor) database(ctx context.Context) {
 // hostReached asks tmuxd for itself, and the dispatcher for what it hears from tmuxd.
 func (d *doctor) hostReached(ctx context.Context) {
 	const check = "host"
+	if !d.Here(layout.Tmuxd) {
+		d.ok(check, "agents are on other hosts; muxpost hosts says how those stand")
+		d.dispatcherHears(ctx)
+		return
+	}
 	if !d.healthy["tmuxd"] {
 		d.skip(check, "tmuxd does not answer")
 		return

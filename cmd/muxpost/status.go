@@ -59,11 +59,20 @@ type serviceReport struct {
 }
 
 type postgresReport struct {
-	State    string `json:"state"` // running, down, unknown
+	State    string `json:"state"` // running, down, elsewhere, unknown
 	Detail   string `json:"detail"`
 	Database string `json:"database,omitempty"`
 	Local    bool   `json:"local"`
 	PID      int    `json:"pid,omitempty"`
+}
+
+// believe takes the word of services that serve, which they do while the database answers them: that this user may not use it is another matter.
+func (r *postgresReport) believe(served bool) bool {
+	if r.State != "down" || !served {
+		return false
+	}
+	r.State, r.Detail = "running", "the services reach it, and this user does not: "+r.Detail
+	return true
 }
 
 type waitReport struct {
@@ -112,17 +121,18 @@ func statusCommand(a *app) *cobra.Command {
 
 // status asks everybody at once whether they serve, and only those who do for more, so that it takes twice statusTime at most.
 func (a *app) status(ctx context.Context, s *services) report {
-	r := report{DataDir: string(s.DataDir), Config: s.File, Services: make([]serviceReport, len(layout.Services())), Problems: []string{},
-		Pauses: []pauseReport{}}
+	here := slices.DeleteFunc(layout.Services(), func(service layout.Service) bool { return !s.Here(service) && s.Called(service) == s.Address(service) })
+	r := report{DataDir: string(s.DataDir), Config: s.File, Services: make([]serviceReport, len(here)), Problems: []string{}, Pauses: []pauseReport{}}
 	if !s.Found {
 		r.Config = ""
 	}
 	var wait sync.WaitGroup
-	for i, service := range layout.Services() {
+	for i, service := range here {
 		wait.Go(func() { r.Services[i] = serviceStatus(ctx, s, service) })
 	}
 	wait.Go(func() { r.Postgres = postgresStatus(ctx, s) })
 	wait.Wait()
+	r.Postgres.believe(r.serves(layout.Dispatcher) || r.serves(layout.Poller))
 	st := a.stack(s.Settings)
 	var err error
 	if r.Agents, err = st.Agents(); err != nil {
@@ -138,6 +148,7 @@ func (a *app) status(ctx context.Context, s *services) report {
 		r.readLedger(counting, s)
 	}
 	if r.serves(layout.Dispatcher) {
+		r.readHosts(counting, s)
 		r.countSessions(counting, s)
 		r.readPauses(counting, s)
 	}
@@ -157,7 +168,7 @@ func (r *report) away() error {
 			names = append(names, s.Service)
 		}
 	}
-	if r.Postgres.State != "running" {
+	if r.Postgres.State != "running" && r.Postgres.State != "elsewhere" {
 		names = append(names, "postgres")
 	}
 	if len(names) == 0 {
@@ -222,7 +233,34 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
+// readHosts adds the hosts whose tmuxd is not of this installation, as the dispatcher sees them.
+func (r *report) readHosts(ctx context.Context, s *services) {
+	var all *dispatcherv1.ListHostsResponse
+	err := s.dispatcherWithin(ctx, statusTime, func(ctx context.Context, c dispatcherv1.DispatcherServiceClient) (err error) {
+		all, err = c.ListHosts(ctx, &dispatcherv1.ListHostsRequest{})
+		return err
+	})
+	if err != nil {
+		r.Problems = append(r.Problems, "hosts: "+messageOf(err))
+		return
+	}
+	for _, h := range all.GetHosts() {
+		if s.Here(layout.Tmuxd) && h.GetAddress() == s.Address(layout.Tmuxd) {
+			continue // its own line says so
+		}
+		row := serviceReport{Service: "host " + view.Clean(h.GetName()), State: "healthy", Address: view.Clean(h.GetAddress()), Detail: view.Clean(h.GetDetail()),
+			Version: view.Clean(h.GetBuild().GetRelease())}
+		if !h.GetReached() {
+			row.State = "down"
+		}
+		r.Services = append(r.Services, row)
+	}
+}
+
 func postgresStatus(ctx context.Context, s *services) postgresReport {
+	if !s.Here(layout.Dispatcher) && !s.Here(layout.Poller) {
+		return postgresReport{State: "elsewhere", Detail: "where the dispatcher is"}
+	}
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	database, err := s.Database()

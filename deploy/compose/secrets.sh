@@ -31,6 +31,7 @@ issue() {
 	fi
 }
 issue service dispatcher dispatcher
+issue service poller poller
 issue host host-a host-a
 issue host host-b host-b
 issue operator compose operator

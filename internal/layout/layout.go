@@ -57,6 +57,10 @@ const (
 	DatabaseURLVariable = "MUXPOST_DATABASE_URL"
 	// TokenFileVariable names the file with the operator's token where the configuration names none.
 	TokenFileVariable = "MUXPOST_TOKEN_FILE" //nolint:gosec // a name, and no token
+	// CredentialsVariable names the directory in which systemd hands a service its credentials (LoadCredential=).
+	CredentialsVariable = "CREDENTIALS_DIRECTORY"
+	// LauncherVariable names the socket of tmuxd's launcher where the configuration names none.
+	LauncherVariable = "MUXPOST_LAUNCHER"
 )
 
 // Database is the name of the database in a cluster of our own.

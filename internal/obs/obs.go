@@ -18,6 +18,8 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
+	"muxpost.dev/muxpost/internal/layout"
+	"muxpost.dev/muxpost/internal/obs/logfile"
 	"muxpost.dev/muxpost/internal/obs/spanfile"
 	"muxpost.dev/muxpost/internal/version"
 )
@@ -38,7 +40,7 @@ type Config struct {
 	DataDir string
 	// LogLevel is the least level that is logged.
 	LogLevel slog.Level
-	// Stderr takes the log; os.Stderr when nil.
+	// Stderr takes the log; os.Stderr when nil. Where that is the service's log below DataDir, it is kept to a size.
 	Stderr io.Writer
 }
 
@@ -65,6 +67,9 @@ func Setup(ctx context.Context, config Config) (*Telemetry, error) {
 	}
 	if config.Host == "" {
 		config.Host, _ = os.Hostname()
+	}
+	if config.DataDir != "" {
+		config.Stderr = logfile.Standard(config.Stderr, layout.DataDir(config.DataDir).Log(layout.Service(config.Service)))
 	}
 	logger := NewLogger(config.Stderr, config.LogLevel).With(KeyService, config.Service)
 	limits := sdktrace.NewSpanLimits()

@@ -33,9 +33,9 @@ func (g *Group) Add(name string, run func(context.Context) error) {
 	g.components = append(g.components, component{name, run})
 }
 
-// Run runs all components until ctx ends or one of them fails; then it ends the context of all and waits for them, at most
-// StopTimeout. It returns the first failure, with the component's name before it; an error that names the components that
-// did not stop; or nil. The program must end after Run: a component that did not stop is still running.
+// Run runs all components, tells the service manager that they run, and goes on until ctx ends or one of them fails; then it ends the
+// context of all and waits for them, at most StopTimeout. It returns the first failure, with the component's name before it; an error that
+// names the components that did not stop; or nil. The program must end after Run: a component that did not stop is still running.
 func (g *Group) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -58,11 +58,13 @@ func (g *Group) Run(ctx context.Context) error {
 		wait.Wait()
 		close(done)
 	}()
+	notify("READY=1")
 	select {
 	case <-done:
 		return s.result()
 	case <-ctx.Done():
 	}
+	notify("STOPPING=1")
 	timeout := cmp.Or(g.StopTimeout, DefaultStopTimeout)
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()

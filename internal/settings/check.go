@@ -121,6 +121,8 @@ func (t *Tmuxd) check(p *problems) {
 	for _, c := range []struct{ key, path string }{{"state_dir", t.StateDir}, {"socket_dir", t.SocketDir}} {
 		p.add(!filepath.IsAbs(c.path), "%s: %q is not an absolute path", c.key, c.path)
 	}
+	p.add(t.Launcher != "" && (!filepath.IsAbs(t.Launcher) || len(t.Launcher) > maxSocketPath),
+		"launcher: %q is not the absolute path of a socket, of at most %d bytes", t.Launcher, maxSocketPath)
 	p.add(len(t.SocketDir) > MaxSocketDir, "socket_dir: the path %s has %d bytes, and the sockets of tmux servers fit below one of at most %d: "+
 		"set it to a short directory of your own, or name a shorter data directory", t.SocketDir, len(t.SocketDir), MaxSocketDir)
 	for _, root := range t.Roots {
@@ -187,7 +189,7 @@ func (d *Dispatcher) checkHosts(p *problems) {
 	for i, place := range d.Placement {
 		place.check(p, fmt.Sprintf("placement[%d]", i))
 	}
-	if len(d.Hosts) == 0 {
+	if !d.Listed() {
 		checkCalled(p, "host.address", d.Host.Address, layout.Tmuxd)
 		p.add(IsRemote(d.Host.Address), "host.address is another machine's: name it under hosts, with tls, so that it is known who answers")
 		return

@@ -20,6 +20,8 @@ type Tmuxd struct {
 	TLS ServerTLS `conf:"tls"`
 	// RenewFrom is the address of the dispatcher that renews the certificate; without one it is renewed by hand.
 	RenewFrom string `conf:"renew_from"`
+	// Launcher is the socket of who starts tmux servers for tmuxd, apart from it; without one tmuxd starts them itself.
+	Launcher string `conf:"launcher"`
 	// Tmux is the tmux binary, Exec the wrapper's.
 	Tmux string `conf:"tmux"`
 	Exec string `conf:"exec"`
@@ -234,6 +236,9 @@ type Dispatcher struct {
 	EventsRetention time.Duration `conf:"events_retention"`
 	LogLevel        slog.Level    `conf:"log_level"`
 }
+
+// Listed reports whether the hosts are those under hosts, of which there may be none until muxpost hosts add names some.
+func (d *Dispatcher) Listed() bool { return d.Hosts != nil }
 
 // TLS names our own certificate, whose URI says who we are, its key, and the certificate of the authority that both ends trust.
 type TLS struct {

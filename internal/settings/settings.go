@@ -133,13 +133,14 @@ func (s *Settings) derive(binDir string) {
 	s.Dispatcher.Listen = cmp.Or(s.Dispatcher.Listen, s.DataDir.Address(layout.Dispatcher))
 	s.Dispatcher.CADir = cmp.Or(s.beside(s.Dispatcher.CADir), s.DataDir.CA())
 	s.Dispatcher.EventsRetention = cmp.Or(s.Dispatcher.EventsRetention, s.Dispatcher.Retention)
-	if len(s.Dispatcher.Hosts) == 0 {
+	if !s.Dispatcher.Listed() {
 		s.Dispatcher.Host.Address = cmp.Or(s.Dispatcher.Host.Address, s.DataDir.Address(layout.Tmuxd))
 	}
 	s.Poller.Listen = cmp.Or(s.Poller.Listen, s.DataDir.Address(layout.Poller))
 	s.Poller.Dispatcher = cmp.Or(s.Poller.Dispatcher, s.DataDir.Address(layout.Dispatcher))
 	t.StateDir = cmp.Or(t.StateDir, s.DataDir.TmuxdState())
 	t.SocketDir = cmp.Or(t.SocketDir, t.StateDir)
+	t.Launcher = cmp.Or(t.Launcher, s.getenv(layout.LauncherVariable))
 	t.Directory = cmp.Or(t.Directory, filepath.Join(s.DataDir.Work(), "{target}"))
 	if len(t.Roots) == 0 {
 		t.Roots = []string{s.DataDir.Work()}
@@ -155,19 +156,19 @@ func (s *Settings) derive(binDir string) {
 	for _, file := range []*string{&s.Command.TLS.CertFile, &s.Command.TLS.KeyFile, &s.Command.TLS.CAFile} {
 		*file = s.beside(*file)
 	}
-	s.Dispatcher.DatabaseURLFile = s.beside(s.Dispatcher.DatabaseURLFile)
-	s.Poller.DatabaseURLFile = s.beside(s.Poller.DatabaseURLFile)
-	s.Poller.Webhook.SecretFile = s.beside(s.Poller.Webhook.SecretFile)
+	s.Dispatcher.DatabaseURLFile = s.secret(s.Dispatcher.DatabaseURLFile)
+	s.Poller.DatabaseURLFile = s.secret(s.Poller.DatabaseURLFile)
+	s.Poller.Webhook.SecretFile = s.secret(s.Poller.Webhook.SecretFile)
 	s.Poller.Templates = s.beside(s.Poller.Templates)
 	for i := range s.Poller.Sources {
 		source := &s.Poller.Sources[i]
-		source.WebhookSecretFile = s.beside(source.WebhookSecretFile)
+		source.WebhookSecretFile = s.secret(source.WebhookSecretFile)
 		if source.Webhook {
 			source.WebhookSecretFile = cmp.Or(source.WebhookSecretFile, s.Poller.Webhook.SecretFile)
 		}
-		source.TokenFile = s.beside(source.TokenFile)
+		source.TokenFile = s.secret(source.TokenFile)
 		if source.App != nil {
-			source.App.PrivateKeyFile = s.beside(source.App.PrivateKeyFile)
+			source.App.PrivateKeyFile = s.secret(source.App.PrivateKeyFile)
 		}
 		source.derive()
 	}
@@ -235,6 +236,18 @@ func (s *Settings) beside(file string) string {
 	return filepath.Join(filepath.Dir(s.File), file)
 }
 
+// secret is beside for a file that holds a secret: where the service manager has handed over a credential of its base name, that counts.
+func (s *Settings) secret(file string) string {
+	file = s.beside(file)
+	if dir := s.getenv(layout.CredentialsVariable); file != "" && dir != "" {
+		given := filepath.Join(dir, filepath.Base(file))
+		if _, err := os.Stat(given); err == nil {
+			return given
+		}
+	}
+	return file
+}
+
 // Address returns where a service listens.
 func (s *Settings) Address(service layout.Service) string {
 	switch service {
@@ -248,6 +261,16 @@ func (s *Settings) Address(service layout.Service) string {
 	return ""
 }
 
+// Here reports whether a service is meant to run from this installation. On a machine that joined as a host there is tmuxd alone, and where other
+// hosts are listed tmuxd is on those.
+func (s *Settings) Here(service layout.Service) bool {
+	joined := s.Found && s.Dispatcher.Harness == "" && s.Tmuxd.TLS.Files().On()
+	if service == layout.Tmuxd {
+		return joined || !s.Dispatcher.Listed() || slices.ContainsFunc(s.Dispatcher.Hosts, func(h Host) bool { return h.Address == s.Tmuxd.Listen })
+	}
+	return !joined
+}
+
 // HarnessNames returns the names of the harnesses, sorted.
 func (s *Settings) HarnessNames() []string { return slices.Sorted(maps.Keys(s.Tmuxd.Harnesses)) }
 
@@ -257,10 +280,10 @@ type Mismatch struct{ Key, Calls, Other, Listens string }
 // Mismatches returns the addresses that do not fit together within this installation.
 func (s *Settings) Mismatches() []Mismatch {
 	var out []Mismatch
-	if len(s.Dispatcher.Hosts) == 0 && s.Dispatcher.Host.Address != s.Tmuxd.Listen {
+	if !s.Dispatcher.Listed() && s.Dispatcher.Host.Address != s.Tmuxd.Listen {
 		out = append(out, Mismatch{"dispatcher.host.address", s.Dispatcher.Host.Address, "tmuxd.listen", s.Tmuxd.Listen})
 	}
-	if s.Poller.Dispatcher != s.Dispatcher.Listen && s.Poller.Dispatcher != s.Dispatcher.TLS.Listen {
+	if s.Poller.Dispatcher != s.Dispatcher.Listen && s.Poller.Dispatcher != s.Dispatcher.TLS.Listen && !IsRemote(s.Poller.Dispatcher) {
 		out = append(out, Mismatch{"poller.dispatcher", s.Poller.Dispatcher, "dispatcher.listen", s.Dispatcher.Listen})
 	}
 	return out

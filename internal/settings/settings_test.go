@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -256,5 +257,52 @@ func TestDatabaseURL_IsTheSectionsOrTheEnvironments(t *testing.T) {
 		if got != tt.want || (tt.bad == "") != (err == nil) || tt.bad != "" && !strings.Contains(err.Error(), tt.bad) {
 			t.Errorf("%+v: %q, %v", tt, got, err)
 		}
+	}
+}
+
+func TestHere_FollowsWhereTheHostsAre(t *testing.T) {
+	const tls = "{listen: '0.0.0.0:7411', cert_file: /c, key_file: /k, ca_file: /a}"
+	for text, want := range map[string][]layout.Service{
+		"":                            layout.Services(),
+		"dispatcher: {harness: h}\n":  layout.Services(),
+		"tmuxd: {tls: " + tls + "}\n": {layout.Tmuxd}, // as muxpost hosts join writes it
+		"tmuxd: {tls: " + tls + "}\ndispatcher: {harness: h}\n":                            layout.Services(),
+		"dispatcher: {harness: h, hosts: []}\n":                                            {layout.Dispatcher, layout.Poller},
+		"dispatcher: {harness: h, hosts: [{name: a, address: 'a:7411'}]}\n":                {layout.Dispatcher, layout.Poller},
+		"dispatcher: {harness: h, hosts: [{name: a, address: 'unix:DIR/run/tmuxd.sock'}]}": layout.Services(),
+	} {
+		dir := t.TempDir()
+		if text != "" {
+			must(t, os.WriteFile(filepath.Join(dir, "muxpost.yaml"), []byte(strings.ReplaceAll(text, "DIR", dir)), 0o600))
+		}
+		s, err := Load(where(dir, nil))
+		must(t, err)
+		var here []layout.Service
+		for _, service := range layout.Services() {
+			if s.Here(service) {
+				here = append(here, service)
+			}
+		}
+		if !slices.Equal(here, want) {
+			t.Errorf("%q: %v, want %v", text, here, want)
+		}
+	}
+}
+
+func TestLoad_TakesWhatAServiceManagerHandsOver(t *testing.T) {
+	dir, given := t.TempDir(), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(given, "url"), []byte("postgres://given/x"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "muxpost.yaml"), []byte("dispatcher: {database_url_file: /etc/secret/url}\npoller: {database_url_file: other}\n"), 0o600))
+	s, err := Load(where(dir, map[string]string{"CREDENTIALS_DIRECTORY": given, "MUXPOST_LAUNCHER": "/run/l"}))
+	must(t, err)
+	if url, err := s.DatabaseURL(layout.Dispatcher); err != nil || url != "postgres://given/x" {
+		t.Errorf("a credential: %q, %v", url, err)
+	}
+	if want := filepath.Join(dir, "other"); s.Poller.DatabaseURLFile != want || s.Tmuxd.Launcher != "/run/l" {
+		t.Errorf("a file that is no credential: %s, want %s; the launcher %s", s.Poller.DatabaseURLFile, want, s.Tmuxd.Launcher)
+	}
+	s.Tmuxd.Launcher = "run/l"
+	if err := s.Check(layout.Tmuxd); err == nil || !strings.Contains(err.Error(), "tmuxd.launcher") {
+		t.Errorf("a launcher without an absolute path: %v", err)
 	}
 }

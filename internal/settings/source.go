@@ -215,12 +215,19 @@ func (a *App) AppID() (string, error) {
 	return "", errors.New("write the App's id, a number, or its client id; both are on the App's page")
 }
 
+// handedOver is below which systemd puts the credentials of services, each where that service alone gets at it.
+const handedOver = "/run/credentials/"
+
 // PrivateKey reads the App's key from its file, which must be its owner's alone. The error is text for the person who made the file, and
 // never holds what stands in it.
 func (a *App) PrivateKey() (string, error) {
 	path := a.PrivateKeyFile
 	if path == "" {
 		return "", errors.New("it is not set: name the .pem file that GitHub gave when the key was made")
+	}
+	others := os.FileMode(0o077)
+	if strings.HasPrefix(path, handedOver) {
+		others = 0o037 // systemd lets the service in by an access list, which shows as a right of root's group
 	}
 	info, err := os.Stat(path)
 	switch {
@@ -230,7 +237,7 @@ func (a *App) PrivateKey() (string, error) {
 		return "", fmt.Errorf("cannot read it: %w", err)
 	case !info.Mode().IsRegular() || info.Size() > maxKeyFile:
 		return "", fmt.Errorf("%s is not a small regular file: it should hold one private key and nothing else", path)
-	case info.Mode().Perm()&0o077 != 0:
+	case info.Mode().Perm()&others != 0:
 		return "", fmt.Errorf("others on this machine can read %s: run chmod 600 on it, and consider making a new key", path)
 	}
 	data, err := os.ReadFile(path)

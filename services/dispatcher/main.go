@@ -160,7 +160,7 @@ func addresses(config settings.Dispatcher) (out []hosts.Address) {
 	for _, h := range config.Hosts {
 		out = append(out, hosts.Address{Name: h.Name, Address: h.Address})
 	}
-	if len(out) == 0 {
+	if !config.Listed() {
 		out = append(out, hosts.Address{Name: config.Host.Name, Address: config.Host.Address})
 	}
 	return out

@@ -348,3 +348,34 @@ func TestInfo_TellsWhatTheHostHasAndWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+func TestWarnings_OfAServiceWhoseStopEndsTheAgents(t *testing.T) {
+	const system, user = "0::/system.slice/muxpost.service\n", "4:memory:/x\n0::/user.slice/user-1000.slice/user@1000.service/app.slice/muxpost.service\n"
+	for _, c := range []struct {
+		group, launcher, mode, want string
+	}{
+		{system, "", "control-group", "KillMode=control-group"},
+		{user, "", "mixed", "KillMode=mixed"},
+		{"7:pids:/a.service\n1:name=systemd:/system.slice/old.service\n", "", "", "unless it says KillMode=process"},
+		{system, "", "process", ""},
+		{system, "/run/launcher", "control-group", ""},
+		{"0::/user.slice/user-0.slice/session-3.scope\n", "", "control-group", ""},
+		{"0::/\n", "", "control-group", ""},
+	} {
+		got := sharedUnit(c.group, c.launcher, func(unit string, ofUser bool) string {
+			if !strings.HasSuffix(unit, ".service") || ofUser != (c.group == user) {
+				t.Errorf("asked of %s, a user's: %v", unit, ofUser)
+			}
+			return c.mode
+		})
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	if got := noLauncher(filepath.Join(t.TempDir(), "none")); !strings.Contains(got, "muxpost-agents.socket") {
+		t.Errorf("no launcher: %q", got)
+	}
+	if got := noLauncher(t.TempDir()) + noLauncher(""); got != "" {
+		t.Errorf("a launcher, and none wanted: %q", got)
+	}
+}

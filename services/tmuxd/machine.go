@@ -1,13 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,7 +18,7 @@ import (
 )
 
 // surroundings are what the machine is looked at for.
-type surroundings struct{ tmuxVersion, stateDir string }
+type surroundings struct{ tmuxVersion, stateDir, launcher string }
 
 // machine looks at the machine: what is left on it, and what a person should repair.
 func (s surroundings) machine() server.Machine {
@@ -38,7 +41,9 @@ func (s surroundings) machine() server.Machine {
 
 func (s surroundings) warnings() []string {
 	var out []string
-	for _, w := range []string{oldTmux(s.tmuxVersion), noLinger(read("/proc/self/cgroup"), "/var/lib/systemd/linger"), fleeting(s.stateDir)} {
+	group := read("/proc/self/cgroup")
+	for _, w := range []string{oldTmux(s.tmuxVersion), noLinger(group, "/var/lib/systemd/linger"), sharedUnit(group, s.launcher, killMode), noLauncher(s.launcher),
+		fleeting(s.stateDir)} {
 		if w != "" {
 			out = append(out, w)
 		}
@@ -75,6 +80,54 @@ func noLinger(cgroup, dir string) string {
 	}
 	return fmt.Sprintf("tmuxd runs as a service of the user %s, who does not linger: systemd ends it and every agent at the last logout. "+
 		"Run: loginctl enable-linger %s", me.Username, me.Username)
+}
+
+// sharedUnit warns of a service whose stop ends the agents too: they are in its control group, unless a launcher starts them elsewhere. mode says
+// what a stop ends, nothing when it cannot be told.
+func sharedUnit(cgroup, launcher string, mode func(unit string, user bool) string) string {
+	for line := range strings.Lines(cgroup) {
+		unit := filepath.Base(strings.TrimSpace(line))
+		if launcher != "" || !strings.HasPrefix(line, "0::") && !strings.Contains(line, ":name=systemd:") || !strings.HasSuffix(unit, ".service") {
+			continue
+		}
+		text := "tmuxd is the service " + unit + " of systemd, and agents are in its control group"
+		switch m := mode(unit, strings.Contains(line, "/user@")); m {
+		case "process", "none":
+			return ""
+		case "":
+			text += ": unless it says KillMode=process, every stop and restart ends them"
+		default:
+			text += ", of which every stop and restart ends everything (KillMode=" + m + ")"
+		}
+		return text + ". Install the units of deploy/systemd, or set KillMode=process"
+	}
+	return ""
+}
+
+// killMode asks systemd what the stop of a unit ends.
+func killMode(unit string, user bool) string {
+	args := []string{"show", "--property=KillMode", "--value", unit}
+	if user {
+		args = append(args, "--user")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "systemctl", args...).Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// noLauncher warns of a launcher that is not there: no session can start.
+func noLauncher(socket string) string {
+	if socket == "" {
+		return ""
+	}
+	if _, err := os.Stat(socket); err == nil {
+		return ""
+	}
+	return "the launcher's socket " + socket + " is not there, so that no agent can start. Run: systemctl start muxpost-agents.socket"
 }
 
 // fleeting warns of a state directory that does not last.

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"io"
 	"net"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/identity"
+	"muxpost.dev/muxpost/internal/launch"
 	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/internal/rpc"
@@ -42,11 +44,19 @@ func main() {
 
 // start answers --help and --version, or serves with the configuration that args and the surroundings name.
 func start(ctx context.Context, args []string, here settings.Where, stdout, stderr io.Writer) error {
-	program := settings.Program{Service: layout.Tmuxd, About: "runs on each host and owns the agents' tmux sessions there."}
+	var launcher bool
+	program := settings.Program{Service: layout.Tmuxd, About: "runs on each host and owns the agents' tmux sessions there.",
+		Flags: func(f *flag.FlagSet) { f.BoolVar(&launcher, "launch", false, "") },
+		FlagsHelp: `  --launch          run the one command that standard input, a socket, asks for, and
+                    answer there: how systemd starts tmux servers for tmuxd
+`}
 	where, text, err := program.Parse(args, here)
 	if err != nil || text != "" {
 		_, _ = io.WriteString(stdout, text) // whoever closed it does not want to know
 		return err
+	}
+	if launcher {
+		return launch.Serve(ctx, os.Stdin)
 	}
 	s, err := settings.LoadService(where, layout.Tmuxd)
 	if err != nil {
@@ -119,7 +129,7 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	service := server.New(h, telemetry.Logger, server.Facts{
 		Host: c.Host, Build: version.Get(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Instance: state.Instance(),
 		Labels: c.Labels, Capacity: c.Capacity, Harnesses: newHarnesses(table, c.StateDir).infos,
-		Storage: state.Writable, Machine: surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir}.machine,
+		Storage: state.Writable, Machine: surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir, launcher: c.Launcher}.machine,
 	}, client.Socket).WithAttempts(attempts).WithTrees(made)
 	if err := errors.Join(h.Adopt(ctx), attempts.Adopt(ctx)); err != nil {
 		return err
@@ -176,11 +186,15 @@ func newTmux(c settings.Tmuxd, telemetry *obs.Telemetry, hint func(target string
 	if err := os.MkdirAll(c.SocketDir, 0o700); err != nil {
 		return nil, fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot make the directory for sockets", err)
 	}
-	client, err := tmux.New(tmux.Config{
+	config := tmux.Config{
 		Bin: c.Tmux, Dir: c.SocketDir, Tracer: telemetry.Tracer("tmux"), Hint: hint,
 		// What a server has, every pane has: only what a person's own panes need.
 		Env: passOn("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM"),
-	})
+	}
+	if c.Launcher != "" {
+		config.Launch = launch.Socket(c.Launcher).Run
+	}
+	client, err := tmux.New(config)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, fault.ReasonTmuxMissing, "tmux cannot be used", err).
 			WithRemedy("install tmux 3.3 or newer, or set tmuxd.tmux; set tmuxd.socket_dir when a path is too long")

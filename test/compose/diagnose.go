@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// diagnose asks as a person does from inside the network, with grpcurl: hosts by certificate, the dispatcher on its socket. Who has no
-// certificate, or another host's, is refused.
+// diagnose asks as a person does from inside the network, with grpcurl: hosts by certificate, the dispatcher and the poller by certificate and
+// token. Who has no certificate, another host's, or no token where one is needed, is refused.
 func (s stack) diagnose(ctx context.Context) error {
 	hosts, err := s.placed(ctx)
 	if err != nil {
@@ -51,9 +51,35 @@ func (s stack) diagnose(ctx context.Context) error {
 	if out, err := call("tls-operator", network, "-insecure", "host-a:7413", "list"); err == nil {
 		return fmt.Errorf("host-a answers somebody without a certificate: %s", out)
 	}
-	out, err := call("central", "none", "-plaintext", "-unix", "/v/run/dispatcher.sock", "muxpost.dispatcher.v1.DispatcherService/ListHosts")
-	if err != nil || strings.Count(out, `"reached": true`) != 2 {
-		return errors.Join(err, fmt.Errorf("the dispatcher says of its hosts: %s", out))
+	made, err := s.muxpost(ctx, "tokens", "create", "--name", "grpcurl", "--role", "read")
+	if err != nil {
+		return err
+	}
+	token := []string{"-H", "authorization: Bearer " + strings.TrimSpace(made)}
+	for _, c := range []struct {
+		network, address, method, says string
+		times                          int
+	}{
+		{network, "dispatcher:7412", "muxpost.dispatcher.v1.DispatcherService/ListHosts", `"reached": true`, 2},
+		{project + "_central", "poller:7414", "muxpost.poller.v1.PollerService/CountLedger", `"LEDGER_STATE_DELIVERED"`, 1},
+	} {
+		out, err := call("tls-operator", c.network, append(append(shown, token...), c.address, c.method)...)
+		if err != nil || strings.Count(out, c.says) < c.times {
+			return errors.Join(err, fmt.Errorf("%s says of %s: %s", c.address, c.method, out))
+		}
+		if out, err := call("tls-operator", c.network, append(shown, c.address, c.method)...); err == nil {
+			return fmt.Errorf("%s answers somebody without a token: %s", c.address, out)
+		}
+		if out, err := call("tls-host-b", c.network, "-plaintext", c.address, c.method); err == nil {
+			return fmt.Errorf("%s answers in plain text: %s", c.address, out)
+		}
+	}
+	if _, err := s.muxpost(ctx, "status"); err != nil {
+		return err
+	}
+	// The poller has no other way to the dispatcher than its certificate.
+	if out, err := command(ctx, nil, "docker", "exec", s.name("poller"), "muxpost", "pause", "--all"); err == nil {
+		return fmt.Errorf("the poller's container reaches the dispatcher by a socket: %s", out)
 	}
 	return nil
 }

@@ -197,12 +197,32 @@ func TestCompose_SecretsAreFilesOfThoseWhoNeedThem(t *testing.T) {
 	}
 	for source, want := range map[string]string{
 		"authority": "secrets", "database-secret": "dispatcher migrate poller postgres secrets", "tls-dispatcher": "dispatcher secrets",
+		"tls-poller": "poller secrets",
 		"tls-host-a": "host-a secrets", "tls-host-b": "host-b secrets", "tls-operator": "secrets",
 	} {
 		slices.Sort(holders[source])
 		if got := strings.Join(holders[source], " "); got != want {
 			t.Errorf("%s is mounted by %s, want %s", source, got, want)
 		}
+	}
+}
+
+// A socket in a volume that two containers have would be a way without a certificate.
+func TestCompose_ServicesShareNoDirectory(t *testing.T) {
+	of := map[string]string{}
+	for name, s := range rendered(t).Services {
+		for _, m := range s.Volumes {
+			if m.Target != string(layout.DataDir("/var/lib/muxpost")) {
+				continue
+			}
+			if other, twice := of[m.Source]; twice {
+				t.Errorf("%s and %s both have %s", name, other, m.Source)
+			}
+			of[m.Source] = name
+		}
+	}
+	if len(of) != 4 {
+		t.Errorf("these have a data directory: %v", of)
 	}
 }
 

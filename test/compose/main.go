@@ -81,6 +81,7 @@ func run(ctx context.Context, s stack, keep bool) (err error) {
 	for _, name := range []string{"poller", "dispatcher", "host-a", "host-b", "postgres"} {
 		step(name+" was restarted, and everything goes on", func() error { return errors.Join(s.docker(ctx, "restart", "-t", "40", s.name(name)), reached()) })
 	}
+	step("every certificate was made anew, and nobody had to be restarted for it", func() error { return errors.Join(renew(ctx, s), reached()) })
 	for _, name := range []string{"poller", "dispatcher", "host-a", "postgres"} {
 		step(name+" was killed, and everything goes on", func() error {
 			return errors.Join(s.docker(ctx, "kill", s.name(name)), s.docker(ctx, "start", s.name(name)), reached())
@@ -117,6 +118,30 @@ func cut(ctx context.Context, s stack, senders *senders) error {
 		}
 	}
 	return errors.Join(err, s.script(ctx, "partition.sh", "heal", s.name("host-b")))
+}
+
+// renew issues every party's certificate once more, as `secrets` does when they end soon, and sees that the new ones are shown.
+func renew(ctx context.Context, s stack) error {
+	shown := func() (string, error) {
+		return command(ctx, nil, "docker", "exec", s.name("host-b"), "sh", "-c", `for a in dispatcher:7412 host-a:7413; do
+			openssl s_client -connect $a </dev/null 2>/dev/null | openssl x509 -noout -serial || exit 1; done`)
+	}
+	was, err := shown()
+	if err != nil {
+		return err
+	}
+	if err := s.compose(ctx, before, "run", "--rm", "-T", "--no-deps", "--entrypoint", "sh", "secrets", "-ec", `
+		for party in "service dispatcher dispatcher" "service poller poller" "host host-a host-a" "host host-b host-b"; do
+			set -- $party; muxpost --data-dir /run/muxpost ca issue $1 $2 --expires 90d --out /run/muxpost/$3; done`); err != nil {
+		return err
+	}
+	is, err := shown()
+	for i, serial := range strings.Fields(is) {
+		if err == nil && strings.Contains(was, serial) {
+			err = fmt.Errorf("the certificate %d is shown that was before: %s", i, serial)
+		}
+	}
+	return err
 }
 
 // unplug takes host-a off the network of hosts: its name is gone, and its address is another one afterwards.

@@ -101,9 +101,9 @@ func (s stack) isVersion(ctx context.Context, version string) error {
 	return nil
 }
 
-// muxpost runs the operator's command beside the poller.
+// muxpost runs the operator's command beside the dispatcher.
 func (s stack) muxpost(ctx context.Context, args ...string) (string, error) {
-	return command(ctx, nil, append([]string{"docker", "exec", s.name("poller"), "muxpost"}, args...)...)
+	return command(ctx, nil, append([]string{"docker", "exec", s.name("dispatcher"), "muxpost"}, args...)...)
 }
 
 // placed returns the host of each work item that has a session.
@@ -169,8 +169,8 @@ func (s stack) settled(ctx context.Context) error {
 func (s stack) tell(ctx context.Context) {
 	for _, line := range [][]string{
 		{"docker", "ps", "-a", "--filter", "label=com.docker.compose.project=" + project, "--format", "{{.Names}}  {{.Image}}  {{.Status}}"},
-		{"docker", "exec", s.name("poller"), "muxpost", "hosts"}, {"docker", "exec", s.name("poller"), "muxpost", "sessions"},
-		{"docker", "exec", s.name("poller"), "muxpost", "attention"}, {"docker", "logs", "--tail", "5", s.name("dispatcher")},
+		{"docker", "exec", s.name("dispatcher"), "muxpost", "status"}, {"docker", "exec", s.name("dispatcher"), "muxpost", "sessions"},
+		{"docker", "exec", s.name("dispatcher"), "muxpost", "attention"}, {"docker", "logs", "--tail", "5", s.name("dispatcher")},
 	} {
 		out, err := command(ctx, nil, line...)
 		fmt.Fprintln(os.Stderr, out)

@@ -188,41 +188,6 @@ func TestLock_IsHeldByOneAtATime(t *testing.T) {
 	unlock()
 }
 
-func TestOpenLog_PutsALargeLogAside(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.log")
-	for _, content := range []string{"first", "second"} {
-		if err := os.WriteFile(path, append([]byte(content), make([]byte, maxLog)...), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		log, err := openLog(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		log.Close()
-		if info, err := os.Stat(path); err != nil || info.Size() != 0 {
-			t.Errorf("the log was not begun anew: %v, %v", info, err)
-		}
-	}
-	for name, want := range map[string]string{".1": "second", ".2": "first"} {
-		if data, err := os.ReadFile(path + name); err != nil || !strings.HasPrefix(string(data), want) {
-			t.Errorf("%s does not begin with %s: %v", name, want, err)
-		}
-	}
-	// A small one is appended to.
-	if err := os.WriteFile(path, []byte("x\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	log, err := openLog(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprintln(log, "y")
-	log.Close()
-	if diff := cmp.Diff([]string{"x", "y"}, Tail(path, 0, 5)); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestTail_WritesRecordsForPeople(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.log")
 	text := "old\n" +

@@ -72,7 +72,7 @@ func (c *Client) Create(ctx context.Context, s host.NewSession) (host.Created, e
 	if bin != c.bin {
 		args = append([]string{"-N"}, args...) // a server that starts is of the configured release
 	}
-	r, err := c.exec(ctx, "Create", bin, args)
+	r, err := c.exec(ctx, "Create", c.launch, bin, args)
 	if err != nil {
 		return host.Created{}, err
 	}

@@ -9,7 +9,6 @@
 package tmux
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -29,6 +28,7 @@ import (
 
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
+	"muxpost.dev/muxpost/internal/launch"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
 
@@ -47,10 +47,14 @@ type Client struct {
 	env    []string
 	tracer trace.Tracer
 	hint   func(target string)
+	launch run
 
 	lines   lines
 	starter starter
 }
+
+// run runs a command to its end.
+type run func(context.Context, launch.Command) (launch.Result, error)
 
 // Config says how to run tmux.
 type Config struct {
@@ -65,6 +69,8 @@ type Config struct {
 	// Hint is called when a server says that something changed on it: a session was renamed, a window closed. It must not block, and
 	// may be nil.
 	Hint func(target string)
+	// Launch runs the one command that may start a server: where it is run, servers and agents live. We run it ourselves when it is nil.
+	Launch func(context.Context, launch.Command) (launch.Result, error)
 }
 
 // serverConf is the configuration of every server. Nothing in it may fail: one bad line discards the whole file, and puts the next
@@ -102,7 +108,10 @@ func New(c Config) (*Client, error) {
 	if hint == nil {
 		hint = func(string) {}
 	}
-	client := &Client{bin: bin, dir: c.Dir, conf: conf, env: env, tracer: c.Tracer, hint: hint}
+	client := &Client{bin: bin, dir: c.Dir, conf: conf, env: env, tracer: c.Tracer, hint: hint, launch: c.Launch}
+	if client.launch == nil {
+		client.launch = launch.Run
+	}
 	client.sweep()
 	return client, nil
 }
@@ -164,26 +173,19 @@ func (r reply) text(tag, nonce string) string {
 	return ""
 }
 
-// exec runs a tmux binary once: to make a session, or to knock.
-func (c *Client) exec(ctx context.Context, name, bin string, args []string) (reply, error) {
+// exec has a tmux binary run once: to make a session, or to knock.
+func (c *Client) exec(ctx context.Context, name string, by run, bin string, args []string) (reply, error) {
 	ctx, span := c.tracer.Start(ctx, "tmux."+name, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
-	cmd := exec.CommandContext(ctx, bin, args...) // SIGKILL at the deadline: a TERMed tmux client exits with status 0
-	cmd.Env = c.env
-	cmd.Dir = "/"
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.WaitDelay = 300 * time.Millisecond // a stopped server holds the other end of what its killed client printed to
-	err := cmd.Run()
-	span.SetAttributes(attribute.Int("tmux.stdout_bytes", stdout.Len()))
-	r := reply{lines: strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n"), stderr: strings.TrimSpace(stderr.String())}
+	out, err := by(ctx, launch.Command{Argv: append([]string{bin}, args...), Env: c.env}) // SIGKILL at the deadline: a TERMed tmux client exits with status 0
+	span.SetAttributes(attribute.Int("tmux.stdout_bytes", len(out.Stdout)))
+	r := reply{lines: strings.Split(strings.TrimSuffix(string(out.Stdout), "\n"), "\n"), stderr: strings.TrimSpace(string(out.Stderr))}
 	if ctx.Err() != nil {
 		span.SetStatus(codes.Error, "deadline")
 		return r, fmt.Errorf("%w within its deadline", host.ErrNoAnswer)
 	}
-	var exit *exec.ExitError
 	// What was printed by then is looked at all the same: only the nonce counts.
-	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
+	if err != nil {
 		span.SetStatus(codes.Error, "cannot run tmux")
 		return r, fmt.Errorf("%w: cannot run tmux: %w", host.ErrNoAnswer, err)
 	}

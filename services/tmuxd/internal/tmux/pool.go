@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"muxpost.dev/muxpost/internal/launch"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
 
@@ -216,7 +217,7 @@ func (l *line) vacate(ctx context.Context) error {
 // knock asks by a process of its own, which may be killed at any time, whether the server answers at all.
 func (c *Client) knock(ctx context.Context, bin, target string) error {
 	n := Nonce()
-	r, err := c.exec(ctx, "Knock", bin, []string{"-N", "-S", c.Socket(target), "-u", "display-message", "-p", "OK|" + n})
+	r, err := c.exec(ctx, "Knock", launch.Run, bin, []string{"-N", "-S", c.Socket(target), "-u", "display-message", "-p", "OK|" + n})
 	if err != nil {
 		return err
 	}
