@@ -19,12 +19,13 @@ import (
 // edge is what both servers do around every call.
 type edge struct {
 	options Options
+	took    *obs.Histogram
 	stop    context.Context // ends when the server is told to stop
 	stopNow context.CancelFunc
 }
 
 func newEdge(options Options) *edge {
-	e := &edge{options: options}
+	e := &edge{options: options, took: answered(meterOf(options.MeterProvider))}
 	e.stop, e.stopNow = context.WithCancel(context.Background())
 	return e
 }
@@ -48,6 +49,14 @@ func (e *edge) call(ctx context.Context, call Call, next func(context.Context) e
 		s = build(codes.Unavailable, "the service is stopping", "", nil)
 	}
 	e.log(ctx, call, s, err, time.Since(begun))
+	return s, err
+}
+
+// unary is call for one that has an answer, whose duration is measured.
+func (e *edge) unary(ctx context.Context, call Call, next func(context.Context) error) (*status.Status, error) {
+	begun := time.Now()
+	s, err := e.call(ctx, call, next)
+	measure(ctx, e.took, call.Method, s, begun)
 	return s, err
 }
 
