@@ -106,6 +106,12 @@ var waits = []string{"pending", "leased", "held"}
 
 // Observe has the gauges read whenever somebody collects. What figures fails to say is not told.
 func (m *Metrics) Observe(meter *obs.Meter, figures func(context.Context) (Figures, error), sources func() []Source) {
+	// What an alert counts is there from the beginning: the first of a row that begins with it would go unnoticed.
+	m.Forwarded.Add(context.Background(), 0, "delivered", "")
+	for _, s := range sources() {
+		m.Refused.Add(context.Background(), 0, s.Name, "loop")
+		m.Gaps.Add(context.Background(), 0, s.Name)
+	}
 	kept := obs.Keep(figures)
 	meter.Observe(func(ctx context.Context, tell obs.Tell) {
 		if f, ok := kept.Read(ctx); ok {

@@ -78,6 +78,7 @@ type Figures struct {
 
 // Observe has the gauges read whenever somebody collects.
 func (m *Metrics) Observe(meter *obs.Meter, figures func() Figures) {
+	m.MassDeaths.Add(context.Background(), 0) // an alert counts from the first one
 	meter.Observe(func(_ context.Context, tell obs.Tell) {
 		f := figures()
 		for state, n := range map[string]int{"live": f.Live, "dead": f.Dead, "unknown": f.Unknown} {
