@@ -85,7 +85,8 @@ func (c *collector) report(s signal, err error) {
 	c.mu.Unlock()
 	switch {
 	case refusedNow && !refused:
-		c.logger.Warn("the collector does not know "+s.String()+": OTEL_"+string(s)+"_EXPORTER=none stops sending them", KeyError, err)
+		c.logger.Warn("the collector does not know this kind of telemetry; the variable stops sending it", "kind", s.String(),
+			"variable", "OTEL_"+string(s)+"_EXPORTER=none", KeyError, err)
 	case lost && !before:
 		c.logger.Warn("the collector does not take what it is sent; spans remain in the span files, logs on standard error", KeyError, err)
 	case before && !lost:

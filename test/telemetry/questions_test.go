@@ -17,6 +17,9 @@ import (
 
 const deploy = root + "/deploy/compose/"
 
+// nameLabel is the label that Prometheus keeps the name of a series under.
+const nameLabel = "__name__"
+
 // question is what a dashboard or a rule asks Prometheus, with the labels that it shows of the answer.
 type question struct {
 	where, expr string
@@ -128,7 +131,7 @@ func (c catalogue) labels(e parser.Expr, wrong func(string, ...any)) []string {
 			wrong("there is no series %q", e.Name)
 		}
 		for _, m := range e.LabelMatchers {
-			if m.Name != labels.MetricName {
+			if m.Name != nameLabel {
 				within(have, []string{m.Name})
 			}
 		}
@@ -175,7 +178,7 @@ func (c catalogue) called(e *parser.Call, within func(have, want []string), wron
 	case "absent": // it has the labels that it was asked with
 		have = nil
 		for _, m := range e.Args[0].(*parser.VectorSelector).LabelMatchers {
-			if m.Type == labels.MatchEqual && m.Name != labels.MetricName {
+			if m.Type == labels.MatchEqual && m.Name != nameLabel {
 				have = append(have, m.Name)
 			}
 		}
