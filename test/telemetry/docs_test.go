@@ -11,17 +11,20 @@ const root = "../.."
 
 // documentedMetric is a row of docs/metrics.md.
 type documentedMetric struct {
-	name, prometheus, unit string
-	attributes             []string
+	name, prometheus, kind, unit string
+	attributes                   []string
 }
 
-// series are the names that Prometheus may have of it.
+// series are the names that Prometheus has of it.
 func (d documentedMetric) series() []string {
-	return []string{d.prometheus, d.prometheus + "_bucket", d.prometheus + "_sum", d.prometheus + "_count"}
+	if d.kind == "histogram" {
+		return []string{d.prometheus + "_bucket", d.prometheus + "_sum", d.prometheus + "_count"}
+	}
+	return []string{d.prometheus}
 }
 
 var (
-	metricRow = regexp.MustCompile("^\\| `([a-z0-9._]+)` \\| `([a-z0-9_]+)` \\| ([^|]*) \\| ([^|]*) \\| ")
+	metricRow = regexp.MustCompile("^\\| `([a-z0-9._]+)` \\| `([a-z0-9_]+)` \\| (counter|gauge|histogram) \\| ([^|]*) \\| ([^|]*) \\| ")
 	quoted    = regexp.MustCompile("`([^`]+)`")
 )
 
@@ -30,8 +33,8 @@ func documented(t *testing.T) map[string]documentedMetric {
 	t.Helper()
 	out := map[string]documentedMetric{}
 	for _, m := range rows(t, metricRow) {
-		d := documentedMetric{name: m[1], prometheus: m[2], unit: strings.TrimSpace(m[3])}
-		for _, key := range quoted.FindAllStringSubmatch(m[4], -1) {
+		d := documentedMetric{name: m[1], prometheus: m[2], kind: m[3], unit: strings.TrimSpace(m[4])}
+		for _, key := range quoted.FindAllStringSubmatch(m[5], -1) {
 			d.attributes = append(d.attributes, key[1])
 		}
 		out[d.name] = d

@@ -35,13 +35,14 @@ var uncommon = map[string]string{
 	"muxpost.tmuxd.sessions.ended": "an agent that ends", "muxpost.tmuxd.attempts.ended": "a task",
 	"muxpost.poller.items.rearmed": "another version", "muxpost.poller.webhooks": "webhooks", "muxpost.poller.webhooks.handled": "webhooks",
 	"muxpost.poller.webhook.age": "webhooks", "muxpost.poller.notices": "notices", "db.client.operation.errors": "a statement that fails",
-	"muxpost.tmuxd.pastes.held": "a draft",
+	"muxpost.tmuxd.pastes.held": "a draft", "muxpost.dispatcher.deliveries.waiting": "one that waits just then",
+	"muxpost.dispatcher.deliveries.oldest": "one that waits just then",
 }
 
 func questions(t *testing.T, told *told) {
 	c := catalogue{series: map[string][]string{}, of: map[string]string{}}
 	for _, d := range documented(t) {
-		c.add(d, told)
+		c.add(d)
 	}
 	all := append(ofDashboards(t), ofRules(t)...)
 	if len(all) < 100 {
@@ -94,24 +95,16 @@ type catalogue struct {
 }
 
 // add adds the series of a metric.
-func (c catalogue) add(d documentedMetric, told *told) {
+func (c catalogue) add(d documentedMetric) {
 	has := []string{"job", "instance"}
 	for _, key := range d.attributes {
 		has = append(has, strings.ReplaceAll(key, ".", "_"))
 	}
-	histogram := strings.HasSuffix(d.prometheus, "_seconds") && (strings.Contains(d.name, "duration") || slices.Contains(
-		[]string{"muxpost.poller.event.arrival", "muxpost.poller.event.delivery", "muxpost.tmuxd.snapshot.age"}, d.name))
-	for _, metrics := range told.metrics {
-		if m := metrics[d.name]; m != nil {
-			histogram = m.kind == "histogram"
+	for _, series := range d.series() {
+		c.series[series], c.of[series] = slices.Clone(has), d.name
+		if strings.HasSuffix(series, "_bucket") {
+			c.series[series] = append(c.series[series], "le")
 		}
-	}
-	if !histogram {
-		c.series[d.prometheus], c.of[d.prometheus] = has, d.name
-		return
-	}
-	for suffix, also := range map[string][]string{"_bucket": {"le"}, "_sum": nil, "_count": nil} {
-		c.series[d.prometheus+suffix], c.of[d.prometheus+suffix] = append(slices.Clone(has), also...), d.name
 	}
 }
 

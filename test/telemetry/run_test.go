@@ -92,10 +92,10 @@ func run(t *testing.T) *told {
 	}
 	wait(2)
 	// What is in the database is asked for again after ten seconds.
-	for out.find("dispatcher", "muxpost.dispatcher.sessions") == nil {
+	for out.find("dispatcher", "muxpost.dispatcher.sessions") == nil || out.find("poller", "muxpost.poller.source.age") == nil {
 		select {
 		case <-ctx.Done():
-			t.Fatal("the sessions were not counted")
+			t.Fatal("what is in the database was not told")
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -176,6 +176,8 @@ func metricsAreDocumented(t *testing.T, told *told) {
 				t.Errorf("docs/metrics.md does not have %s (%s, unit %q, %v) of %s", name, m.kind, m.unit, sorted(m.attributes), service)
 			case d.unit != m.unit:
 				t.Errorf("docs/metrics.md has the unit %q of %s, which has %q", d.unit, name, m.unit)
+			case d.kind != m.kind:
+				t.Errorf("docs/metrics.md has %s as a %s, and it is a %s", name, d.kind, m.kind)
 			}
 			for _, key := range sorted(m.attributes) {
 				if ok && !slices.Contains(d.attributes, key) {

@@ -47,13 +47,13 @@ func Documented(t *testing.T, name string, made []obs.Metric) {
 
 func table(made []obs.Metric) string {
 	var b strings.Builder
-	b.WriteString("| metric | in Prometheus | unit | attributes | meaning |\n|---|---|---|---|---|\n")
+	b.WriteString("| metric | in Prometheus | kind | unit | attributes | meaning |\n|---|---|---|---|---|---|\n")
 	for _, m := range made {
 		var keys []string
 		for _, k := range m.Attributes {
 			keys = append(keys, "`"+k+"`")
 		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", m.Name, Prometheus(m), m.Unit, strings.Join(keys, ", "), m.About)
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s | %s |\n", m.Name, Prometheus(m), m.Kind, m.Unit, strings.Join(keys, ", "), m.About)
 	}
 	return b.String()
 }
