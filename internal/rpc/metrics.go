@@ -6,6 +6,7 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"muxpost.dev/muxpost/internal/obs"
@@ -16,6 +17,14 @@ const (
 	keyRPCMethod = "rpc.method"
 	keyRPCStatus = "rpc.response.status_code"
 )
+
+// statusNames are the names of gRPC's codes, as OpenTelemetry writes them.
+var statusNames = func() (names [codes.Unauthenticated + 1]string) {
+	for i := range names {
+		names[i] = code.Code(i).String() //nolint:gosec // They are the same small numbers.
+	}
+	return names
+}()
 
 func meterOf(provider metric.MeterProvider) *obs.Meter {
 	if provider == nil {
@@ -39,6 +48,6 @@ func asked(m *obs.Meter) *obs.Histogram {
 // measure records a call; s is nil for one that succeeded.
 func measure(ctx context.Context, h *obs.Histogram, method string, s *status.Status, began time.Time) {
 	if !isPlumbing(method) {
-		h.Record(ctx, time.Since(began), method[1:], code.Code(s.Code()).String()) //nolint:gosec // They are the same numbers.
+		h.Record(ctx, time.Since(began), method[1:], statusNames[min(s.Code(), codes.Unauthenticated)])
 	}
 }
