@@ -10,6 +10,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"muxpost.dev/muxpost/core/fault"
@@ -41,6 +43,8 @@ type Config struct {
 	AppName string
 	// TracerProvider receives a span for each statement that is part of a trace. Nil means no spans.
 	TracerProvider trace.TracerProvider
+	// Pool names the pool in metrics, where a process has several; AppName when empty.
+	Pool string
 	// MeterProvider receives durations, error counts and the state of the pool. Nil means no metrics.
 	MeterProvider metric.MeterProvider
 }
@@ -66,7 +70,8 @@ func Open(ctx context.Context, cfg Config) (*pgxpool.Pool, error) {
 		return nil, unreachable(pc.ConnConfig, err)
 	}
 	if cfg.MeterProvider != nil {
-		if err := otelpgx.RecordStats(pool, otelpgx.WithStatsMeterProvider(cfg.MeterProvider)); err != nil {
+		named := otelpgx.WithStatsAttributes(semconv.DBClientConnectionPoolName(cmp.Or(cfg.Pool, cfg.AppName)))
+		if err := otelpgx.RecordStats(pool, otelpgx.WithStatsMeterProvider(cfg.MeterProvider), named); err != nil {
 			pool.Close()
 			return nil, fault.Wrap(fault.Internal, fault.ReasonBadConfig, "the pool's metrics cannot be registered", err)
 		}

@@ -50,6 +50,8 @@ func needs(method string) need {
 		return need{open: true}
 	case "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection":
 		return need{role: Read}
+	case "metrics": // the page of that name
+		return need{role: Read}
 	}
 	if n, ok := table[service][name]; ok {
 		return n

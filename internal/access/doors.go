@@ -5,11 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"muxpost.dev/muxpost/internal/identity"
+	"muxpost.dev/muxpost/internal/obs/scrape"
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/run"
 )
@@ -24,6 +27,9 @@ type Config struct {
 	Tokens         Tokens
 	Logger         *slog.Logger
 	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+	// Metrics is the page with the metrics, for Prometheus; nil for none.
+	Metrics http.Handler
 	// StopTimeout is as rpc.Options'.
 	StopTimeout time.Duration
 }
@@ -43,10 +49,16 @@ func Open(c Config, register func(*rpc.ConnectServer)) (api *API, err error) {
 			_ = api.Close() // nothing was answered
 		}
 	}()
-	options := rpc.Options{Logger: c.Logger, TracerProvider: c.TracerProvider, StopTimeout: c.StopTimeout}
+	options := rpc.Options{Logger: c.Logger, TracerProvider: c.TracerProvider, MeterProvider: c.MeterProvider, StopTimeout: c.StopTimeout}
 	guard := Guard{Tokens: c.Tokens, Logger: c.Logger, Now: time.Now, Local: true}
 	options.Authorize, options.Amend = guard.Authorize, guard.Amend
-	if err := api.open("server", c.Listen, rpc.Listen, options, register); err != nil || c.Remote == "" {
+	whole := func(s *rpc.ConnectServer) {
+		register(s)
+		if c.Metrics != nil {
+			s.Page(scrape.Path, c.Metrics)
+		}
+	}
+	if err := api.open("server", c.Listen, rpc.Listen, options, whole); err != nil || c.Remote == "" {
 		return api, err
 	}
 	guard.Local = false
@@ -55,7 +67,7 @@ func Open(c Config, register func(*rpc.ConnectServer)) (api *API, err error) {
 	if options.TLS, err = c.Files.OpenServer(func(identity.ID) bool { return true }); err != nil {
 		return api, err
 	}
-	return api, api.open("server for other machines", c.Remote, rpc.ListenTLS, options, register)
+	return api, api.open("server for other machines", c.Remote, rpc.ListenTLS, options, whole)
 }
 
 func (a *API) open(name, address string, listen func(string) (net.Listener, error), options rpc.Options, register func(*rpc.ConnectServer)) error {

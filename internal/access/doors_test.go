@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -80,6 +81,9 @@ func (h house) files(t *testing.T, id identity.ID) identity.Files {
 
 func newHouse(t *testing.T) house {
 	t.Helper()
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "the page") //nolint:errcheck // Whoever asked is gone.
+	})
 	ca, err := authority.Init(filepath.Join(t.TempDir(), "ca"), time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +95,7 @@ func newHouse(t *testing.T) house {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	h := house{authority: ca, kept: tokens.New(dbtest.New(t)), socket: "unix:" + dir + "/d"}
 	api, err := access.Open(access.Config{Listen: h.socket, Remote: "127.0.0.1:0", Files: h.files(t, identity.Dispatcher), Tokens: h.kept,
-		Logger: slog.New(slog.DiscardHandler)}, func(s *rpc.ConnectServer) { dispatcherv1connect.RegisterDispatcherServiceHandler(s.RPC(), echo{}) })
+		Logger: slog.New(slog.DiscardHandler), Metrics: page}, func(s *rpc.ConnectServer) { dispatcherv1connect.RegisterDispatcherServiceHandler(s.RPC(), echo{}) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,6 +266,60 @@ func TestDoors_OthersAnswerToScriptsAsWell(t *testing.T) {
 	plain := rpctest.Dial(t, h.other, rpc.DialOptions{Credentials: access.Bearer(operator)})
 	if _, err := pause(t, plain); !errors.Is(err, fault.Unavailable) {
 		t.Errorf("in plain text: %v", err)
+	}
+}
+
+func TestDoors_MetricsAreForWhoeverMayRead(t *testing.T) {
+	h := newHouse(t)
+	reader, _ := h.token(t, "prometheus", access.Read)
+	_, revoked := h.token(t, "gone", access.Read)
+	if _, _, err := h.kept.Revoke(t.Context(), revoked, "root"); err != nil {
+		t.Fatal(err)
+	}
+	get := func(url string, transport *http.Transport, token string) (int, string) {
+		t.Helper()
+		defer transport.CloseIdleConnections()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		answer, err := transport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close() //nolint:errcheck // It was read.
+		body, _ := io.ReadAll(answer.Body)
+		return answer.StatusCode, string(body)
+	}
+	for name, tt := range map[string]struct {
+		party identity.ID
+		token string
+		want  int
+	}{
+		"nobody": {"", "", http.StatusUnauthorized}, "nonsense": {"", "x", http.StatusUnauthorized}, "a host": {identity.Host("east"), "", http.StatusUnauthorized},
+		"a token that may read": {"", reader, http.StatusOK}, "a service": {identity.Poller, "", http.StatusOK},
+	} {
+		files := identity.Files{CA: h.files(t, identity.Dispatcher).CA}
+		if tt.party != "" {
+			files = h.files(t, tt.party)
+		}
+		config, err := files.Client(func(id identity.ID) bool { return id == identity.Dispatcher })
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, text := get("https://"+h.other+"/metrics", &http.Transport{TLSClientConfig: config}, tt.token)
+		if code != tt.want || strings.Contains(text, "the page") != (tt.want == http.StatusOK) {
+			t.Errorf("%s: %d %s", name, code, text)
+		}
+	}
+	socket := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(h.socket, "unix:"))
+	}}
+	if code, text := get("http://localhost/metrics", socket, ""); code != http.StatusOK || text != "the page" {
+		t.Errorf("on this machine: %d %s", code, text)
 	}
 }
 

@@ -39,6 +39,48 @@ func showCause(_ []string, a slog.Attr) slog.Attr {
 	return slog.String(a.Key, err.Error()+" ["+f.HiddenCause().Error()+"]")
 }
 
+// bridge hands records from a level up to a collector, as they are on standard error: an error is its text there, under its own key.
+type bridge struct {
+	slog.Handler
+	level slog.Leveler
+}
+
+// Enabled reports whether the level is high enough.
+func (b bridge) Enabled(_ context.Context, level slog.Level) bool { return level >= b.level.Level() }
+
+// Handle hands a record on.
+func (b bridge) Handle(ctx context.Context, record slog.Record) error {
+	out := slog.NewRecord(record.Time, record.Level, record.Message, record.PC)
+	record.Attrs(func(a slog.Attr) bool {
+		out.AddAttrs(plain(a))
+		return true
+	})
+	return b.Handler.Handle(ctx, out)
+}
+
+// WithAttrs returns a handler whose records carry the attributes.
+func (b bridge) WithAttrs(attrs []slog.Attr) slog.Handler {
+	out := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		out[i] = plain(a)
+	}
+	return bridge{b.Handler.WithAttrs(out), b.level}
+}
+
+// WithGroup returns a handler that puts later attributes into a group.
+func (b bridge) WithGroup(name string) slog.Handler {
+	return bridge{b.Handler.WithGroup(name), b.level}
+}
+
+// plain turns an error into its text.
+func plain(a slog.Attr) slog.Attr {
+	a = showCause(nil, a)
+	if err, ok := a.Value.Any().(error); ok {
+		return slog.String(a.Key, err.Error())
+	}
+	return a
+}
+
 // isTerminal reports whether w is a file that a person is looking at.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)

@@ -40,9 +40,12 @@ func records(t *testing.T, log []byte) []map[string]any {
 func setup(t *testing.T, log *bytes.Buffer) (*Telemetry, string) {
 	t.Helper()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
-	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
+	for _, s := range []signal{traces, metrics, logs} {
+		t.Setenv("OTEL_EXPORTER_OTLP_"+string(s)+"_ENDPOINT", "")
+		t.Setenv("OTEL_"+string(s)+"_EXPORTER", "")
+	}
 	dir := t.TempDir()
-	telemetry, err := Setup(t.Context(), Config{Service: "poller", Host: "h1", DataDir: dir, Stderr: log})
+	telemetry, err := Setup(t.Context(), Config{Service: "poller", Host: "h1", Instance: "i1", DataDir: dir, Stderr: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +164,7 @@ func TestSetup_UnreachableCollectorIsLoggedOnceAndFailsNothing(t *testing.T) {
 	if took := time.Since(begun); took > flushTimeout+2*time.Second {
 		t.Errorf("shutting down took %v", took)
 	}
-	telemetry.collector.report(errors.New("again"))
+	telemetry.collector.report(traces, errors.New("again"))
 	got := records(t, log.Bytes())
 	if len(got) != 1 || !strings.Contains(got[0]["msg"].(string), "collector") {
 		t.Errorf("got %v", got)
@@ -188,7 +191,7 @@ func TestSetup_ResourceNamesTheServiceTheBuildAndTheHost(t *testing.T) {
 	defer telemetry.Shutdown(t.Context())
 	_, span := telemetry.TracerProvider().Tracer("test").Start(t.Context(), "x")
 	defer span.End()
-	want := "host.name=h1,service.name=poller,service.version=" + version.String()
+	want := "host.name=h1,service.instance.id=i1,service.name=poller,service.namespace=muxpost,service.version=" + version.String()
 	if got := span.(sdktrace.ReadOnlySpan).Resource().String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect/v2/connectproto"
 	"connectrpc.com/grpcreflect/v2"
 	"connectrpc.com/otelconnect"
+	"google.golang.org/grpc/codes"
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/obs"
@@ -67,6 +68,33 @@ func (s *ConnectServer) RPC() *connect.Server { return s.rpc }
 // web pages, but Authorize is not asked for them. A handler of everything is registered as "/", without a method, or it
 // would contradict the patterns of the RPCs.
 func (s *ConnectServer) Mux() *http.ServeMux { return s.mux }
+
+// Page answers GET at a path, for whoever Authorize lets make a call of that name.
+func (s *ConnectServer) Page(path string, page http.Handler) {
+	s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+		call := Call{Method: path, Authorization: r.Header.Get("Authorization"), TLS: r.TLS}
+		if _, _, err := net.SplitHostPort(r.RemoteAddr); err == nil { // nothing that could be told comes from a socket
+			call.Peer = r.RemoteAddr
+		}
+		failed, _ := s.edge.call(obs.Untraced(r.Context()), call, func(ctx context.Context) error {
+			page.ServeHTTP(w, r.WithContext(ctx))
+			return nil
+		})
+		if failed == nil {
+			return
+		}
+		answer := http.StatusInternalServerError
+		switch failed.Code() { //nolint:exhaustive // Authorize knows no others.
+		case codes.Unauthenticated:
+			answer = http.StatusUnauthorized
+		case codes.PermissionDenied:
+			answer = http.StatusForbidden
+		case codes.Unavailable, codes.DeadlineExceeded:
+			answer = http.StatusServiceUnavailable
+		}
+		http.Error(w, failed.Message(), answer)
+	})
+}
 
 // Health returns what the server says about itself.
 func (s *ConnectServer) Health() *Health { return s.health }
@@ -129,7 +157,7 @@ func (s *ConnectServer) intercept(next connect.ServerFunc) connect.ServerFunc {
 		if !tracedConnect(ctx, spec) {
 			ctx = obs.Untraced(ctx)
 		}
-		around := s.edge.call
+		around := s.edge.unary
 		if spec.StreamType != connect.StreamTypeUnary {
 			around = s.edge.stream
 			defer s.cutOff(ctx)()

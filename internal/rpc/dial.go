@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/internal/version"
 )
 
@@ -31,6 +33,8 @@ type DialOptions struct {
 	Silent fault.Reason
 	// TracerProvider starts the spans of calls; nil starts none, and passes none on.
 	TracerProvider trace.TracerProvider
+	// MeterProvider takes the durations of calls; nil takes none.
+	MeterProvider metric.MeterProvider
 	// TLS names the authorities and our certificate; nil means plain text.
 	TLS *tls.Config
 	// Credentials are sent with every call, such as a bearer token; nil sends none.
@@ -52,7 +56,7 @@ func Dial(target string, options DialOptions) (*grpc.ClientConn, error) {
 	}
 	options.Timeout = cmp.Or(options.Timeout, DefaultCallTimeout)
 	options.MaxMessageBytes = cmp.Or(options.MaxMessageBytes, DefaultMaxMessageBytes)
-	c := caller{target: target, options: options}
+	c := caller{target: target, options: options, took: asked(meterOf(options.MeterProvider))}
 	dial := []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithChainUnaryInterceptor(c.unary),
@@ -101,6 +105,7 @@ func isTarget(target string) bool {
 type caller struct {
 	target  string
 	options DialOptions
+	took    *obs.Histogram
 }
 
 func (c caller) unary(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn,
@@ -110,7 +115,10 @@ func (c caller) unary(ctx context.Context, method string, request, answer any, c
 		ctx, cancel = context.WithTimeout(ctx, c.options.Timeout)
 		defer cancel()
 	}
-	return c.fault(invoke(ctx, method, request, answer, conn, options...))
+	begun := time.Now()
+	err := invoke(ctx, method, request, answer, conn, options...)
+	measure(ctx, c.took, method, status.Convert(err), begun)
+	return c.fault(err)
 }
 
 func (c caller) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,

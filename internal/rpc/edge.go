@@ -23,6 +23,7 @@ const busyTime = time.Second
 // edge is what both servers do around every call.
 type edge struct {
 	options Options
+	took    *obs.Histogram
 	stop    context.Context // ends when the server is told to stop
 	stopNow context.CancelFunc
 	// calls and streams are under way; health and reflection are not counted.
@@ -30,7 +31,7 @@ type edge struct {
 }
 
 func newEdge(options Options) *edge {
-	e := &edge{options: options}
+	e := &edge{options: options, took: answered(meterOf(options.MeterProvider))}
 	e.stop, e.stopNow = context.WithCancel(context.Background())
 	return e
 }
@@ -67,6 +68,14 @@ func (e *edge) counted(ctx context.Context, call Call, underWay *atomic.Int64, n
 		s = build(codes.Unavailable, "the service is stopping", "", nil)
 	}
 	e.log(ctx, call, s, err, time.Since(begun))
+	return s, err
+}
+
+// unary is call for one that has an answer, whose duration is measured.
+func (e *edge) unary(ctx context.Context, call Call, next func(context.Context) error) (*status.Status, error) {
+	begun := time.Now()
+	s, err := e.call(ctx, call, next)
+	measure(ctx, e.took, call.Method, s, begun)
 	return s, err
 }
 

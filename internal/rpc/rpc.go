@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 )
@@ -38,6 +39,8 @@ type Options struct {
 	Logger *slog.Logger
 	// TracerProvider starts the spans of calls; nil starts none.
 	TracerProvider trace.TracerProvider
+	// MeterProvider takes the durations of calls; nil takes none.
+	MeterProvider metric.MeterProvider
 	// TLS is the server's certificate and what it asks of clients; nil means plain text.
 	TLS *tls.Config
 	// Authorize is asked before every call, health and reflection included. It returns the context that the call goes on

@@ -131,7 +131,7 @@ func (s *Server) endStreams(stopped <-chan struct{}) {
 func (s *Server) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
 	s.calls.Add(1)
 	defer s.calls.Add(-1)
-	failed, _ := s.edge.call(ctx, grpcCall(ctx, info.FullMethod), func(ctx context.Context) error {
+	failed, _ := s.edge.unary(ctx, grpcCall(ctx, info.FullMethod), func(ctx context.Context) error {
 		s.edge.options.Amend(ctx, request)
 		answer, err = handler(ctx, request)
 		return err

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
@@ -316,6 +318,45 @@ func TestServer_OneTraceCrossesClientAndServer(t *testing.T) {
 		want := []string{"poller internal poll", "poller client " + name, "dispatcher server " + name, "dispatcher internal effect"}
 		if diff := cmp.Diff(want, chain); diff != "" || len(spans) != 4 {
 			t.Errorf("%d spans: %s", len(spans), diff)
+		}
+	})
+}
+
+func TestServer_CallsAreMeasuredOnBothSides(t *testing.T) {
+	onBoth(t, func(t *testing.T, build func(rpc.Options, service) either) {
+		called, asked := sdkmetric.NewManualReader(), sdkmetric.NewManualReader()
+		addr, stop := rpctest.ServeUntil(t, build(rpc.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(called))}, service{
+			ask: func(_ context.Context, text string) (string, error) {
+				if text == "" {
+					return "", fault.New(fault.Unavailable, fault.ReasonTmuxNoAnswer, "silence")
+				}
+				return text, nil
+			},
+		}))
+		conn := rpctest.Dial(t, addr, rpc.DialOptions{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(asked))})
+		for _, text := range []string{"a", "b", ""} {
+			ask(t.Context(), conn, text) //nolint:errcheck // What comes of it is measured.
+		}
+		healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}) //nolint:errcheck // It must only not be measured.
+		stop()                                                                            // A server may measure after its answer has arrived.
+		want := map[string]uint64{strings.TrimPrefix(methodAsk, "/") + " OK": 2, strings.TrimPrefix(methodAsk, "/") + " UNAVAILABLE": 1}
+		for name, reader := range map[string]*sdkmetric.ManualReader{"rpc.server.call.duration": called, "rpc.client.call.duration": asked} {
+			var all metricdata.ResourceMetrics
+			if err := reader.Collect(t.Context(), &all); err != nil {
+				t.Fatal(err)
+			}
+			if len(all.ScopeMetrics) != 1 || len(all.ScopeMetrics[0].Metrics) != 1 || all.ScopeMetrics[0].Metrics[0].Name != name {
+				t.Fatalf("%s: %+v", name, all.ScopeMetrics)
+			}
+			got := map[string]uint64{}
+			for _, p := range all.ScopeMetrics[0].Metrics[0].Data.(metricdata.Histogram[float64]).DataPoints {
+				method, _ := p.Attributes.Value("rpc.method")
+				status, _ := p.Attributes.Value("rpc.response.status_code")
+				got[method.AsString()+" "+status.AsString()] = p.Count
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
 		}
 	})
 }

@@ -82,7 +82,7 @@ fills in what the file leaves out:
 	if p.Service != layout.Tmuxd {
 		b.WriteString("  MUXPOST_DATABASE_URL          is the database's URL\n")
 	}
-	b.WriteString("  OTEL_EXPORTER_OTLP_ENDPOINT   sends spans to an OpenTelemetry collector too\n")
+	b.WriteString("  OTEL_EXPORTER_OTLP_ENDPOINT   sends spans, metrics and logs to a collector too\n")
 	return b.String()
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"muxpost.dev/muxpost/internal/identity"
 	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/obs"
+	"muxpost.dev/muxpost/internal/obs/scrape"
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/run"
 	"muxpost.dev/muxpost/internal/settings"
@@ -37,6 +39,7 @@ import (
 	"muxpost.dev/muxpost/services/dispatcher/internal/hints"
 	"muxpost.dev/muxpost/services/dispatcher/internal/hosts"
 	"muxpost.dev/muxpost/services/dispatcher/internal/idle"
+	"muxpost.dev/muxpost/services/dispatcher/internal/metrics"
 	"muxpost.dev/muxpost/services/dispatcher/internal/server"
 	"muxpost.dev/muxpost/services/dispatcher/internal/store"
 )
@@ -78,19 +81,24 @@ func start(ctx context.Context, args []string, here settings.Where, stdout, stde
 	if err != nil {
 		return err
 	}
+	reader, page, err := scrape.New()
+	if err != nil {
+		return err
+	}
 	telemetry, err := obs.Setup(ctx, obs.Config{
-		Service: "dispatcher", DataDir: string(s.DataDir), LogLevel: s.Dispatcher.LogLevel, Stderr: stderr,
+		Service: "dispatcher", DataDir: string(s.DataDir), LogLevel: s.Dispatcher.LogLevel, Stderr: stderr, Reader: reader,
 	})
 	if err != nil {
 		return err
 	}
 	defer telemetry.Shutdown(ctx)
-	return serve(ctx, s.Dispatcher, url, telemetry)
+	return serve(ctx, s.Dispatcher, url, telemetry, page)
 }
 
-// serve runs the service until ctx ends.
-func serve(ctx context.Context, config settings.Dispatcher, url string, telemetry *obs.Telemetry) error {
-	pool, err := db.Open(ctx, db.Config{URL: url, AppName: "muxpost-dispatcher", TracerProvider: telemetry.TracerProvider()})
+// serve runs the service until ctx ends; page shows its metrics.
+func serve(ctx context.Context, config settings.Dispatcher, url string, telemetry *obs.Telemetry, page http.Handler) error {
+	provider := telemetry.MeterProvider()
+	pool, err := db.Open(ctx, db.Config{URL: url, AppName: "muxpost-dispatcher", TracerProvider: telemetry.TracerProvider(), MeterProvider: provider})
 	if err != nil {
 		return err
 	}
@@ -99,22 +107,26 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 		return err
 	}
 	records := store.New(pool)
+	meter := obs.NewMeter(provider, "dispatcher")
+	measured := metrics.New(meter)
 
 	hub := hints.New()
 	fleet, err := hosts.NewFleet(hosts.FleetConfig{
 		Hosts: addresses(config), Registry: records, Tokens: records, Activities: records, Labels: labels(config.Placement), Tell: hub.Tell, Logger: telemetry.Logger,
-		TracerProvider: telemetry.TracerProvider(), TLS: knownBy(config.TLS.Files()),
+		TracerProvider: telemetry.TracerProvider(), MeterProvider: provider, TLS: knownBy(config.TLS.Files()),
+		Silent: func(host string) { measured.BreakerOpened.Add(ctx, 1, host) },
 	})
 	if err != nil {
 		return err
 	}
 	defer fleet.Close()
+	measured.Observe(meter, records.Figures, func() []metrics.Host { return standing(fleet.Statuses()) })
 	// Before the first lease, so that its token is already one that the hosts accept.
 	fleet.Meet(ctx)
 
 	own := ownBuild()
 	deliverer := deliver.New(deliver.Config{
-		Store: records, Hosts: fleet, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/deliver"),
+		Store: records, Hosts: fleet, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/deliver"), Metrics: measured,
 		Process: processName(), Harness: config.Harness, Resume: config.Resume, Forbids: forbids(config.FirstSpawn),
 		Shadow: config.Shadow, Breaker: dispatch.Breaker(config.Breaker),
 		Version: func(host string) dispatch.Version { return versionOf(own, buildOn(fleet, host)) },
@@ -126,7 +138,7 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 		Enroller: enroll.New(enroll.Config{Dir: config.CADir, Invitations: bearers, Logger: telemetry.Logger, Now: time.Now}),
 	})
 	api, err := access.Open(access.Config{Listen: config.Listen, Remote: config.TLS.Listen, Files: filesOf(config.TLS.Files()), Tokens: bearers,
-		Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider(), StopTimeout: draining,
+		Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider(), MeterProvider: provider, Metrics: page, StopTimeout: draining,
 	}, func(s *rpc.ConnectServer) { dispatcherv1connect.RegisterDispatcherServiceHandler(s.RPC(), service) })
 	if err != nil {
 		return err
@@ -153,6 +165,18 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 		return watchHealth(ctx, records, api, telemetry.Logger, healthEvery)
 	})
 	return group.Run(ctx)
+}
+
+// standing is how hosts stand, in the words of metrics. One that was never reached under a configuration that names none has no name to
+// be told under.
+func standing(statuses []deliver.HostStatus) (out []metrics.Host) {
+	for _, s := range statuses {
+		if s.Name != "" {
+			out = append(out, metrics.Host{Name: s.Name, Reached: s.Reached, Draining: s.Record.Draining, KeptAway: !s.KeptAway.IsZero(),
+				Sessions: s.Live, Capacity: s.Capacity, Warnings: len(s.Warnings)})
+		}
+	}
+	return out
 }
 
 // addresses are the hosts of the configuration: several by name, or one that says its name itself.

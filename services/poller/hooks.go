@@ -26,7 +26,8 @@ type hooks struct {
 // receive makes what takes webhooks, where a source has any. It refuses to without their secrets.
 func (p *parts) receive(c settings.Poller) error {
 	readers, off := map[string]hook.Reader{}, []string{}
-	config := webhook.Config{Open: github.OpenPayload, MaxBody: int64(c.Webhook.MaxBodyMiB) << 20, Logger: p.telemetry.Logger}
+	config := webhook.Config{Open: github.OpenPayload, MaxBody: int64(c.Webhook.MaxBodyMiB) << 20, Logger: p.telemetry.Logger,
+		Metrics: p.metrics}
 	for i, s := range c.Sources {
 		if !s.Webhook {
 			off = append(off, s.Name)
@@ -46,6 +47,7 @@ func (p *parts) receive(c settings.Poller) error {
 	config.Intake = hook.NewIntake(p.store, wake)
 	p.hooks = hooks{address: c.Webhook.Listen, handler: hook.NewHandler(hook.Config{
 		Inbox: p.store, Taker: p.poller, Readers: readers, Off: off, Wake: wake, Logger: p.telemetry.Logger, Tracer: p.telemetry.Tracer(section),
+		Metrics: p.metrics,
 	})}
 	if len(readers) > 0 {
 		p.hooks.receiver = webhook.New(config)

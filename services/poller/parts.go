@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"muxpost.dev/muxpost/internal/identity"
 	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/obs"
+	"muxpost.dev/muxpost/internal/obs/scrape"
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/run"
 	"muxpost.dev/muxpost/internal/settings"
@@ -30,6 +32,7 @@ import (
 	"muxpost.dev/muxpost/services/poller/internal/dispatch"
 	"muxpost.dev/muxpost/services/poller/internal/forward"
 	"muxpost.dev/muxpost/services/poller/internal/github"
+	"muxpost.dev/muxpost/services/poller/internal/metrics"
 	"muxpost.dev/muxpost/services/poller/internal/notify"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 	"muxpost.dev/muxpost/services/poller/internal/rearm"
@@ -55,6 +58,8 @@ const (
 // parts are what the poller is made of.
 type parts struct {
 	telemetry   *obs.Telemetry
+	metrics     *metrics.Metrics
+	page        http.Handler // of the metrics
 	pool, quiet *pgxpool.Pool
 	conn        *grpc.ClientConn
 	sources     []*github.Client
@@ -87,12 +92,17 @@ func assemble(ctx context.Context, s settings.Settings, own ledger.Build, stderr
 			p.close(ctx)
 		}
 	}()
-	p.telemetry, err = obs.Setup(ctx, obs.Config{Service: section, DataDir: string(s.DataDir), LogLevel: c.LogLevel, Stderr: stderr})
+	reader, page, err := scrape.New()
+	if err != nil {
+		return nil, err
+	}
+	p.page = page
+	p.telemetry, err = obs.Setup(ctx, obs.Config{Service: section, DataDir: string(s.DataDir), LogLevel: c.LogLevel, Stderr: stderr, Reader: reader})
 	if err != nil {
 		return nil, err
 	}
 	dbConfig := db.Config{URL: url, AppName: "muxpost-poller", MaxConns: int32(c.Workers + spareConns)}
-	dbConfig.TracerProvider = p.telemetry.TracerProvider()
+	dbConfig.TracerProvider, dbConfig.MeterProvider = p.telemetry.TracerProvider(), p.telemetry.MeterProvider()
 	if p.pool, err = db.Open(ctx, dbConfig); err != nil {
 		return nil, err
 	}
@@ -100,11 +110,12 @@ func assemble(ctx context.Context, s settings.Settings, own ledger.Build, stderr
 		return nil, err
 	}
 	// What is asked every second would fill the traces with one-line stories.
-	dbConfig.TracerProvider, dbConfig.MaxConns = nil, quietConns
+	dbConfig.TracerProvider, dbConfig.MaxConns, dbConfig.Pool = nil, quietConns, "muxpost-poller-quiet"
 	if p.quiet, err = db.Open(ctx, dbConfig); err != nil {
 		return nil, err
 	}
-	dial := rpc.DialOptions{Name: "the dispatcher", Silent: fault.ReasonDispatcherSilent, TracerProvider: p.telemetry.TracerProvider()}
+	dial := rpc.DialOptions{Name: "the dispatcher", Silent: fault.ReasonDispatcherSilent, TracerProvider: p.telemetry.TracerProvider(),
+		MeterProvider: p.telemetry.MeterProvider()}
 	// As dispatchers call hosts: whoever has a certificate shows it wherever it is not a socket that is called.
 	if c.TLS.Files().On() && !strings.HasPrefix(c.Dispatcher, "unix:") {
 		if dial.TLS, err = filesOf(c.TLS).Client(func(id identity.ID) bool { return id == identity.Dispatcher }); err != nil {
@@ -125,6 +136,8 @@ func filesOf(t settings.ServerTLS) identity.Files {
 func (p *parts) compose(c settings.Poller, own ledger.Build) error {
 	tracer, log := p.telemetry.Tracer(section), p.telemetry.Logger
 	holder := store.NewHolder()
+	meter := obs.NewMeter(p.telemetry.MeterProvider(), section)
+	p.metrics = metrics.New(meter)
 	templates, err := c.TemplateSet()
 	if err != nil {
 		return err
@@ -135,21 +148,24 @@ func (p *parts) compose(c settings.Poller, own ledger.Build) error {
 	}
 	p.asked = dispatch.New(p.conn, own)
 	p.store = store.New(store.Config{
-		Pool: p.pool, Quiet: p.quiet, Tracer: tracer, Holder: holder, Version: p.asked.Known,
+		Pool: p.pool, Quiet: p.quiet, Tracer: tracer, Metrics: p.metrics, Holder: holder, Version: p.asked.Known,
 		Notices: named(c.Sources, func(s settings.Source) bool { return s.Notices }), Reactions: named(c.Sources, func(s settings.Source) bool { return s.Reactions }),
 		MaySteer:   func(source string, author poll.Author) bool { return p.poller.MaySteer(source, author) },
 		Loop:       store.Loop{Posts: c.LoopPosts, Within: loopTime},
 		Coalescing: ledger.Coalescing{After: c.DigestAfter, Together: c.CoalesceChecks}, Templates: templates,
 	})
-	rearmer := rearm.New(p.store, p.asked, log)
+	rearmer := rearm.New(p.store, p.asked, log, p.metrics)
 	p.poller = poll.New(poll.Config{
-		Ledger: p.store, Rearmer: rearmer, Sources: watched, Holder: holder, Budget: c.Budget, Templates: templates, Logger: log, Tracer: tracer, Now: time.Now,
+		Ledger: p.store, Rearmer: rearmer, Sources: watched, Holder: holder, Budget: c.Budget, Templates: templates, Logger: log, Tracer: tracer,
+		Metrics: p.metrics, Now: time.Now,
 	})
 	p.retrier = poll.NewRetrier(p.store, p.asked, log)
-	p.notifier = notify.New(p.store, tickets, poll.NewCommander(p.store, p.retrier, p.asked, log), log)
+	p.notifier = notify.New(p.store, tickets, poll.NewCommander(p.store, p.retrier, p.asked, log), log, p.metrics)
 	p.forwarder = forward.New(forward.Config{
 		Ledger: p.store, Rearmer: rearmer, Deliverer: p.asked, Workers: c.Workers, Wake: p.wake, Logger: log, Tracer: tracer,
+		Metrics: p.metrics,
 	})
+	p.metrics.Observe(meter, p.store.Figures, p.costs)
 	return p.receive(c)
 }
 
@@ -212,6 +228,24 @@ func clientOf(s settings.Source, tracer trace.TracerProvider) (*github.Client, e
 	return github.New(c)
 }
 
+// costs are what reading the sources cost.
+func (p *parts) costs() (out []metrics.Source) {
+	for _, w := range p.poller.Watched() {
+		if w.Meter == nil {
+			continue
+		}
+		use := w.Meter.Use()
+		n := use.Total
+		s := metrics.Source{Name: w.Name, Unchanged: n.Unchanged, Failed: n.Failed, Answered: n.Sent - n.Unchanged - n.Failed}
+		for _, r := range use.Rates {
+			s.Rates = append(s.Rates, metrics.Rate{Credential: r.Credential, Resource: r.Resource, Limit: r.Limit, Remaining: r.Remaining,
+				Reset: time.Until(r.Reset) - use.Skew})
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
 func upper(words []string) []string {
 	out := make([]string, len(words))
 	for i, word := range words {
@@ -256,7 +290,7 @@ func (p *parts) explain(s settings.Source) {
 func (p *parts) serve(ctx context.Context, c settings.Poller) error {
 	service := server.New(p.poller, p.retrier, p.store, p.store)
 	api, err := access.Open(access.Config{Listen: c.Listen, Remote: c.TLS.Listen, Files: filesOf(c.TLS), Tokens: tokens.New(p.quiet),
-		Logger: p.telemetry.Logger, TracerProvider: p.telemetry.TracerProvider(),
+		Logger: p.telemetry.Logger, TracerProvider: p.telemetry.TracerProvider(), MeterProvider: p.telemetry.MeterProvider(), Metrics: p.page,
 	}, func(s *rpc.ConnectServer) { pollerv1connect.RegisterPollerServiceHandler(s.RPC(), service) })
 	if err != nil {
 		return err

@@ -22,7 +22,14 @@ type surroundings struct{ tmuxVersion, stateDir, launcher string }
 
 // machine looks at the machine: what is left on it, and what a person should repair.
 func (s surroundings) machine() server.Machine {
-	m := server.Machine{CPUs: runtime.GOMAXPROCS(0), Warnings: s.warnings()}
+	m := s.left()
+	m.Warnings = s.warnings()
+	return m
+}
+
+// left looks at what is left on the machine.
+func (s surroundings) left() server.Machine {
+	m := server.Machine{CPUs: runtime.GOMAXPROCS(0)}
 	if fields := strings.Fields(read("/proc/loadavg")); len(fields) > 0 {
 		m.Load, _ = strconv.ParseFloat(fields[0], 64)
 	}

@@ -28,6 +28,7 @@ import (
 	"muxpost.dev/muxpost/services/tmuxd/internal/disk"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
+	"muxpost.dev/muxpost/services/tmuxd/internal/metrics"
 	"muxpost.dev/muxpost/services/tmuxd/internal/notes"
 	"muxpost.dev/muxpost/services/tmuxd/internal/pidfd"
 	"muxpost.dev/muxpost/services/tmuxd/internal/renew"
@@ -63,7 +64,9 @@ func start(ctx context.Context, args []string, here settings.Where, stdout, stde
 		return err
 	}
 	c := s.Tmuxd
-	telemetry, err := obs.Setup(ctx, obs.Config{Service: "tmuxd", Host: c.Host, DataDir: string(s.DataDir), LogLevel: c.LogLevel, Stderr: stderr})
+	telemetry, err := obs.Setup(ctx, obs.Config{
+		Service: "tmuxd", Host: c.Host, Instance: c.Host, DataDir: string(s.DataDir), LogLevel: c.LogLevel, Stderr: stderr,
+	})
 	if err != nil {
 		return err
 	}
@@ -83,8 +86,10 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 		return fault.Wrap(fault.Unavailable, "", "cannot watch processes: Linux 5.3 or newer is needed", err)
 	}
 	defer func() { _ = processes.Close() }()
+	meter := obs.NewMeter(telemetry.MeterProvider(), "tmuxd")
+	measured := metrics.New(meter)
 	var h *host.Host
-	client, err := newTmux(c, telemetry, func(target string) { h.Hint(target) })
+	client, err := newTmux(c, telemetry, measured, func(target string) { h.Hint(target) })
 	if err != nil {
 		return err
 	}
@@ -106,8 +111,8 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	})
 	defer made.Close()
 	h = host.New(host.Config{Roots: c.Roots, Width: c.Width, Height: c.Height, Capacity: c.Capacity},
-		host.Deps{Tmux: client, Disk: state, Trees: made, Processes: processes, Table: table, Channels: channels, Logger: telemetry.Logger, Now: time.Now,
-			Getenv: os.LookupEnv})
+		host.Deps{Tmux: client, Disk: state, Trees: made, Processes: processes, Table: table, Channels: channels, Metrics: measured, Logger: telemetry.Logger,
+			Now: time.Now, Getenv: os.LookupEnv})
 	stopNotes, err := notes.Watch(state.NotesDir(), func(name string) {
 		if target, stamp, ok := disk.NoteOf(name); ok {
 			h.Noted(target, stamp)
@@ -118,7 +123,7 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 			WithRemedy("raise fs.inotify.max_user_instances")
 	}
 	defer func() { _ = stopNotes() }()
-	attempts, err := newAttempts(c, state, client, table, telemetry)
+	attempts, err := newAttempts(c, state, client, table, telemetry, measured)
 	if err != nil {
 		return err
 	}
@@ -126,11 +131,13 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, fault.ReasonTmuxMissing, "tmux cannot be run", err)
 	}
+	look := surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir, launcher: c.Launcher}
+	measured.Observe(meter, figures(c.Capacity, tmuxVersion, h, client, attempts, state.Writable, look.left))
 	service := server.New(h, telemetry.Logger, server.Facts{
 		Host: c.Host, Build: version.Get(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Instance: state.Instance(),
 		Labels: c.Labels, Capacity: c.Capacity, Harnesses: newHarnesses(table, c.StateDir).infos,
-		Storage: state.Writable, Machine: surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir, launcher: c.Launcher}.machine,
-	}, client.Socket).WithAttempts(attempts).WithTrees(made)
+		Storage: state.Writable, Machine: look.machine,
+	}, client.Socket).WithMetrics(measured).WithAttempts(attempts).WithTrees(made)
 	if err := errors.Join(h.Adopt(ctx), attempts.Adopt(ctx)); err != nil {
 		return err
 	}
@@ -148,7 +155,7 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 
 // serveOn has the service answer on this machine and, where the configuration has a certificate, dispatchers on others.
 func serveOn(ctx context.Context, c settings.Tmuxd, service *server.Server, telemetry *obs.Telemetry, group *run.Group) error {
-	options := rpc.Options{Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider()}
+	options := rpc.Options{Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider(), MeterProvider: telemetry.MeterProvider()}
 	add := func(name, addr string, listen func(string) (net.Listener, error)) error {
 		srv := rpc.NewServer(options)
 		tmuxdv1.RegisterTmuxdServiceServer(srv, service)
@@ -182,12 +189,12 @@ func serveOn(ctx context.Context, c settings.Tmuxd, service *server.Server, tele
 }
 
 // newTmux returns a client that calls hint when a server says that something changed on it.
-func newTmux(c settings.Tmuxd, telemetry *obs.Telemetry, hint func(target string)) (*tmux.Client, error) {
+func newTmux(c settings.Tmuxd, telemetry *obs.Telemetry, measured *metrics.Metrics, hint func(target string)) (*tmux.Client, error) {
 	if err := os.MkdirAll(c.SocketDir, 0o700); err != nil {
 		return nil, fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot make the directory for sockets", err)
 	}
 	config := tmux.Config{
-		Bin: c.Tmux, Dir: c.SocketDir, Tracer: telemetry.Tracer("tmux"), Hint: hint,
+		Bin: c.Tmux, Dir: c.SocketDir, Tracer: telemetry.Tracer("tmux"), Metrics: measured, Hint: hint,
 		// What a server has, every pane has: only what a person's own panes need.
 		Env: passOn("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM"),
 	}
@@ -203,7 +210,8 @@ func newTmux(c settings.Tmuxd, telemetry *obs.Telemetry, hint func(target string
 }
 
 // newAttempts returns what runs attempts.
-func newAttempts(c settings.Tmuxd, state *disk.Dir, client *tmux.Client, table harness.Table, telemetry *obs.Telemetry) (*attempt.Runner, error) {
+func newAttempts(c settings.Tmuxd, state *disk.Dir, client *tmux.Client, table harness.Table, telemetry *obs.Telemetry,
+	measured *metrics.Metrics) (*attempt.Runner, error) {
 	kept, err := state.OpenAttempts()
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot use the state directory", err)
@@ -211,7 +219,8 @@ func newAttempts(c settings.Tmuxd, state *disk.Dir, client *tmux.Client, table h
 	t := c.Tasks
 	return attempt.New(attempt.Config{Roots: c.Roots, Width: c.Width, Height: c.Height, Limit: t.Limit, MaxLimit: t.MaxLimit,
 		MaxRunning: t.MaxRunning, KeepFailed: t.KeepFailed, KeepFor: t.KeepFor, Keep: t.Keep},
-		attempt.Deps{Tmux: client.Attempts(), Disk: kept, Places: state, Table: table, Logger: telemetry.Logger, Now: time.Now, Getenv: os.LookupEnv}), nil
+		attempt.Deps{Tmux: client.Attempts(), Disk: kept, Places: state, Table: table, Metrics: measured, Logger: telemetry.Logger, Now: time.Now,
+			Getenv: os.LookupEnv}), nil
 }
 
 func passOn(names ...string) []string {

@@ -22,9 +22,11 @@ import (
 	"time"
 
 	"muxpost.dev/muxpost/core/dispatch"
+	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/lease"
 	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/internal/obs"
+	"muxpost.dev/muxpost/services/dispatcher/internal/metrics"
 )
 
 const (
@@ -34,12 +36,15 @@ const (
 	storing = 1500 * time.Millisecond
 )
 
-// Config is what a Deliverer works with. All fields are required but Resume, Forbids, Shadow, Breaker, Version and Now.
+// Config is what a Deliverer works with. All fields are required but Metrics, Resume, Forbids, Shadow, Breaker, Version and
+// Now.
 type Config struct {
 	Store  Store
 	Hosts  Hosts
 	Logger *slog.Logger
 	Tracer obs.Tracer
+	// Metrics take what is done; nil takes nothing.
+	Metrics *metrics.Metrics
 	// Process names this process among all that share the store; two that run at once must not have the same name.
 	Process string
 	// Harness is for first sessions whose request names none.
@@ -69,6 +74,9 @@ func New(config Config) *Deliverer {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
+	if config.Metrics == nil {
+		config.Metrics = metrics.New(nil)
+	}
 	if config.Version == nil {
 		config.Version = func(string) dispatch.Version { return dispatch.Version{} }
 	}
@@ -97,11 +105,15 @@ func (d *Deliverer) Deliver(ctx context.Context, req Request) (result Result, er
 	started := d.config.Now()
 	ctx, end := obs.Start(ctx, d.config.Tracer, "deliver.Deliver",
 		slog.String(obs.KeyDeliveryID, c.DeliveryID), slog.String(obs.KeyWorkItem, c.WorkItem))
-	defer func() { end(err) }()
+	defer func() {
+		d.measure(ctx, result, err, started)
+		end(err)
+	}()
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()
 
 	found, pauses, err := d.begin(ctx, c)
+	d.config.took(ctx, "begin", started)
 	if err != nil || found.Outcome.Final() {
 		return resultOf(found), err
 	}
@@ -118,6 +130,7 @@ func (d *Deliverer) Deliver(ctx context.Context, req Request) (result Result, er
 		holder := fmt.Sprintf("%s/%d", d.config.Process, d.runs.Add(1))
 		asked := d.config.Now()
 		held, ok, err := d.config.Store.TakeLease(detached, c.WorkItem, holder)
+		d.config.took(detached, "lease", asked)
 		if err != nil {
 			return Result{}, err
 		}
@@ -137,6 +150,32 @@ func (d *Deliverer) Deliver(ctx context.Context, req Request) (result Result, er
 	}
 }
 
+// measure records what was answered. What is no outcome has the reason of its fault.
+func (d *Deliverer) measure(ctx context.Context, r Result, err error, started time.Time) {
+	outcome, reason := r.Delivery.Outcome.String(), string(r.Delivery.Reason)
+	if err != nil {
+		outcome, reason = "error", string(fault.ReasonOf(err))
+	}
+	d.config.Metrics.Answers.Add(ctx, 1, outcome, reason)
+	d.config.Metrics.Duration.Record(ctx, d.config.Now().Sub(started), outcome)
+}
+
+// took records how long a step took.
+func (c *Config) took(ctx context.Context, step string, since time.Time) {
+	c.Metrics.Steps.Record(ctx, c.Now().Sub(since), step)
+}
+
+// save makes a change, and counts the events that tell of it.
+func (c *Config) save(ctx context.Context, l lease.Lease, workItem string, change Change) error {
+	err := c.Store.Save(ctx, l, workItem, change)
+	if err == nil {
+		for _, e := range change.Events {
+			c.Metrics.Events.Add(ctx, 1, string(e.Type))
+		}
+	}
+	return err
+}
+
 // mostLeases is how many leases one call takes where the host refuses the first as too old.
 const mostLeases = 2
 
@@ -154,7 +193,11 @@ func (d *Deliverer) begin(ctx context.Context, c checked) (Delivery, []Pause, er
 			fieldDeliveryID: c.DeliveryID, fieldKind: string(c.Kind),
 		},
 	}
-	return d.config.Store.Begin(ctx, fresh, queued)
+	found, pauses, err := d.config.Store.Begin(ctx, fresh, queued)
+	if err == nil && found.Asked == 1 {
+		d.config.Metrics.Events.Add(ctx, 1, string(queued.Type))
+	}
+	return found, pauses, err
 }
 
 // busy is the answer while another run is at work on the item. It is not stored: the record belongs to that run.

@@ -187,6 +187,7 @@ func (r *run) start(ctx context.Context, d dispatch.Decision, timeout time.Durat
 	} else {
 		r.facts.Fresh = report.Spawn
 	}
+	r.config.Metrics.Spawns.Add(ctx, 1, d.Action.String(), spawnName(report.Spawn))
 	r.step("%s: %s (%s)", d.Action, spawnName(report.Spawn), r.detail)
 	switch {
 	case r.stamp == "":
@@ -212,6 +213,7 @@ func (r *run) paste(ctx context.Context, timeout time.Duration) error {
 		return r.fenced(dispatch.PasteText, err)
 	}
 	r.facts.Paste, r.detail = report.Paste, report.Detail
+	r.config.Metrics.Pastes.Add(ctx, 1, pasteName(report.Paste))
 	r.step("paste: %s (%s)", pasteName(report.Paste), report.Detail)
 	return nil
 }
@@ -295,7 +297,7 @@ func (r *run) record(ctx context.Context, d dispatch.Decision, s *Session) error
 }
 
 func (r *run) save(ctx context.Context, c Change) error {
-	return r.config.Store.Save(ctx, r.lease, r.req.WorkItem, c)
+	return r.config.save(ctx, r.lease, r.req.WorkItem, c)
 }
 
 // harness is what a session is started with: the recorded one, else the one that was asked for, else the configured one.

@@ -227,7 +227,7 @@ func (e *end) lapse(ctx context.Context, why string) error {
 }
 
 func (e *end) save(ctx context.Context, c Change) error {
-	if err := e.config.Store.Save(ctx, e.lease, e.ref.String(), c); err != nil {
+	if err := e.config.save(ctx, e.lease, e.ref.String(), c); err != nil {
 		return err
 	}
 	for _, told := range c.Events {

@@ -194,7 +194,7 @@ func (d *Deliverer) leave(ctx context.Context, s Session, told Event) (bool, err
 	told.WorkItem, told.Type = s.WorkItem, dispatch.SessionSuperseded
 	told.Fields = map[string]string{fieldWorkItem: s.WorkItem, fieldTarget: s.Target, fieldHost: s.Host, fieldHarness: s.Harness, fieldDeliveryID: "",
 		fieldConversationID: known.Session.ConversationID, fieldIncarnation: known.Session.Incarnation.Stamp, fieldWho: told.Fields[fieldWho]}
-	err = d.config.Store.Save(ctx, held, s.WorkItem, Change{Left: true, Events: []Event{told}})
+	err = d.config.save(ctx, held, s.WorkItem, Change{Left: true, Events: []Event{told}})
 	if err != nil {
 		return true, err
 	}

@@ -80,7 +80,9 @@ func (r *run) run(ctx context.Context) (Result, error) {
 			return r.finish(ctx, dispatch.Decision{Outcome: dispatch.InProgress, Reason: dispatch.ReasonDeadline})
 		}
 		r.decided(ctx, decision)
+		begun := r.config.Now()
 		replayed, err := r.perform(ctx, decision, timeout)
+		r.config.took(ctx, decision.Action.String(), begun)
 		switch {
 		case errors.Is(err, errHostFenced):
 			return r.finish(ctx, dispatch.Decision{Outcome: dispatch.Waiting, Reason: dispatch.ReasonLeaseHeld})
@@ -182,7 +184,9 @@ func (r *run) finish(ctx context.Context, d dispatch.Decision) (Result, error) {
 	}
 	r.decided(ctx, d)
 	failpoint.Hit("dispatcher.outcome.decided")
-	err := r.config.Store.Save(ctx, r.lease, r.req.WorkItem, change)
+	begun := r.config.Now()
+	err := r.save(ctx, change)
+	r.config.took(ctx, d.Action.String(), begun)
 	failpoint.Hit("dispatcher.outcome.saved")
 	if errors.Is(err, fault.Fenced) {
 		return r.lost(ctx), nil
@@ -205,6 +209,7 @@ func (r *run) release(ctx context.Context) {
 // lost is the answer when the lease went to another run: that run has the record, and what ours did is settled by the host when
 // the delivery is asked for again.
 func (r *run) lost(ctx context.Context) Result {
+	r.config.Metrics.LeasesLost.Add(ctx, 1)
 	out := r.delivery
 	d := dispatch.Decision{Outcome: dispatch.Waiting, Reason: dispatch.ReasonLeaseHeld}
 	out.Outcome, out.Reason, out.How = d.Outcome, d.Reason, ""

@@ -39,19 +39,20 @@ func (b *breaker) enter() (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// leave says whether the call was answered.
-func (b *breaker) leave(answered bool) {
+// leave says whether the call was answered. It returns true when further ones are kept away because of it, and were not before.
+func (b *breaker) leave(answered bool) (opened bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.trying = false
 	if answered {
 		b.silent, b.pause, b.until = 0, 0, time.Time{}
-		return
+		return false
 	}
 	if b.silent++; b.silent >= tolerated {
 		b.pause = min(max(2*b.pause, firstPause), longestPause)
 		b.until = b.now().Add(b.pause)
 	}
+	return b.silent == tolerated
 }
 
 // open says until when calls are kept away; zero when they are not.

@@ -17,9 +17,11 @@ func TestBreaker_KeepsCallsAwayFromASilentHost(t *testing.T) {
 				t.Fatalf("a call is let through: %v", ok)
 			}
 		}
-		for range tolerated {
+		for i := range tolerated {
 			enters(true)
-			b.leave(false)
+			if opened := b.leave(false); opened != (i == tolerated-1) {
+				t.Fatalf("after %d: opened is %v", i+1, opened)
+			}
 		}
 		for pause := firstPause; pause < 4*longestPause; pause *= 2 {
 			enters(false)
@@ -29,7 +31,9 @@ func TestBreaker_KeepsCallsAwayFromASilentHost(t *testing.T) {
 			time.Sleep(min(pause, longestPause))
 			enters(true)
 			enters(false) // one is enough to see
-			b.leave(false)
+			if b.leave(false) {
+				t.Fatal("it opens though it was open")
+			}
 		}
 		time.Sleep(longestPause)
 		enters(true)

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"muxpost.dev/muxpost/core/dispatch"
@@ -43,6 +44,9 @@ type FleetConfig struct {
 	Tell           func(workItem string)
 	Logger         *slog.Logger
 	TracerProvider trace.TracerProvider
+	// MeterProvider and Silent are as in Config.
+	MeterProvider metric.MeterProvider
+	Silent        func(host string)
 	// TLS returns by what a host of that name at that address is known, nil for one on this machine; it fails where it could not be known. Nil
 	// is for hosts on this machine alone.
 	TLS func(name, address string) (*tls.Config, error)
@@ -153,7 +157,7 @@ func (f *Fleet) add(a Address, registered bool) error {
 		}
 	}
 	host, err := Dial(Config{Name: a.Name, Address: a.Address, Tokens: f.config.Tokens, Registry: f.config.Registry, Activities: f.config.Activities,
-		Logger: f.config.Logger, TracerProvider: f.config.TracerProvider, TLS: secure})
+		Logger: f.config.Logger, TracerProvider: f.config.TracerProvider, MeterProvider: f.config.MeterProvider, Silent: f.config.Silent, TLS: secure})
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
@@ -88,6 +89,10 @@ type Config struct {
 	Logger     *slog.Logger
 	// TracerProvider starts the spans of calls; nil starts none.
 	TracerProvider trace.TracerProvider
+	// MeterProvider takes the durations of calls; nil takes none.
+	MeterProvider metric.MeterProvider
+	// Silent is called when calls are kept away from the host from now on; nil is not.
+	Silent func(host string)
 	// TLS asks whoever answers for its certificate, and shows ours; nil is for hosts on this machine.
 	TLS *tls.Config
 }
@@ -137,7 +142,8 @@ var _ deliver.Host = (*Host)(nil)
 // Dial returns the host; it is reached with the first call. The caller closes it.
 func Dial(config Config) (*Host, error) {
 	conn, err := rpc.Dial(config.Address, rpc.DialOptions{
-		Name: "the host", Silent: fault.ReasonHostUnreachable, TracerProvider: config.TracerProvider, TLS: config.TLS,
+		Name: "the host", Silent: fault.ReasonHostUnreachable, TracerProvider: config.TracerProvider,
+		MeterProvider: config.MeterProvider, TLS: config.TLS,
 	})
 	if err != nil {
 		return nil, err
@@ -356,7 +362,9 @@ func (h *Host) begin(ctx context.Context) (end func(error) error, err error) {
 		h.mu.Lock()
 		h.silence = words(err)
 		h.mu.Unlock()
-		h.breaker.leave(time.Since(began) < patience && fault.ReasonOf(err) == fault.ReasonDeadline)
+		if h.breaker.leave(time.Since(began) < patience && fault.ReasonOf(err) == fault.ReasonDeadline) && h.config.Silent != nil {
+			h.config.Silent(h.Name())
+		}
 	}
 	slot := time.NewTimer(slotTime)
 	defer slot.Stop()

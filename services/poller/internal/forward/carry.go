@@ -57,7 +57,9 @@ func (f *Forwarder) finish(ctx context.Context, c Claim, o Outcome) error {
 	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
 	defer cancel()
 	jitter := rand.Float64() //nolint:gosec // It spreads looks; nobody gains by guessing it.
+	var ended time.Time
 	before, after, err := f.config.Ledger.Finish(finishing, c, o, func(p ledger.Progress, now time.Time) ledger.Progress {
+		ended = now
 		return ledger.Apply(p, o.Answer, o.Reason, o.After, now, jitter)
 	})
 	log := f.config.Logger.With(obs.KeyDeliveryID, c.DeliveryID, obs.KeyWorkItem, c.WorkItem, obs.KeyEvent, c.Kind)
@@ -67,6 +69,10 @@ func (f *Forwarder) finish(ctx context.Context, c Claim, o Outcome) error {
 		return err
 	}
 	f.count(o, after)
+	f.config.Metrics.Forwarded.Add(ctx, 1, after.State.String(), after.Reason)
+	if !after.State.Waits() {
+		f.config.Metrics.Delivery.Record(ctx, ended.Sub(c.CameAt), after.State.String())
+	}
 	obs.Annotate(ctx, slog.String(obs.KeyState, after.State.String()), slog.String(obs.KeyReason, after.Reason),
 		slog.Int(obs.KeyTry, after.Tries))
 	level := slog.LevelInfo

@@ -10,6 +10,7 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/internal/obs"
+	"muxpost.dev/muxpost/services/poller/internal/metrics"
 )
 
 const (
@@ -41,6 +42,8 @@ type Claim struct {
 	Traceparent string
 	// Rearmed is true of an event that is tried again because another version runs than it was given up or dropped under.
 	Rearmed bool
+	// CameAt is when it came into the ledger, on the database's clock.
+	CameAt time.Time
 	// Undecided is true of an event that was never asked about, and of which it is to be decided whether its context goes along.
 	Undecided bool
 }
@@ -92,7 +95,7 @@ type Rearmer interface {
 	See(ctx context.Context, items []string) ([]string, error)
 }
 
-// Config is what a Forwarder is made from. All but Wake and Grace are required.
+// Config is what a Forwarder is made from. All but Wake, Grace and Metrics are required.
 type Config struct {
 	Ledger    Ledger
 	Rearmer   Rearmer
@@ -105,6 +108,8 @@ type Config struct {
 	Grace  time.Duration
 	Logger *slog.Logger
 	Tracer obs.Tracer
+	// Metrics count what became of events; nil counts nothing.
+	Metrics *metrics.Metrics
 }
 
 // Forwarder carries events to the dispatcher.
@@ -128,6 +133,9 @@ type Totals struct {
 func New(config Config) *Forwarder {
 	if config.Grace == 0 {
 		config.Grace = DefaultGrace
+	}
+	if config.Metrics == nil {
+		config.Metrics = metrics.New(nil)
 	}
 	return &Forwarder{config: config}
 }

@@ -10,6 +10,7 @@ import (
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/obs"
+	"muxpost.dev/muxpost/services/poller/internal/metrics"
 )
 
 const (
@@ -31,7 +32,7 @@ const (
 	grace   = time.Minute
 )
 
-// Config is what a Handler is made from; every field but Wake is required.
+// Config is what a Handler is made from; every field but Wake and Metrics is required.
 type Config struct {
 	Inbox Inbox
 	Taker Taker
@@ -42,6 +43,8 @@ type Config struct {
 	Wake   <-chan struct{}
 	Logger *slog.Logger
 	Tracer obs.Tracer
+	// Metrics count what became of messages; nil counts nothing.
+	Metrics *metrics.Metrics
 }
 
 // Handler handles messages. It is safe for use by many goroutines, and many processes may handle those of one inbox.
@@ -55,6 +58,9 @@ type Handler struct {
 
 // NewHandler returns a handler.
 func NewHandler(config Config) *Handler {
+	if config.Metrics == nil {
+		config.Metrics = metrics.New(nil)
+	}
 	h := &Handler{config: config}
 	for name := range config.Readers {
 		h.sources = append(h.sources, name)
@@ -160,12 +166,13 @@ func (h *Handler) handle(ctx context.Context, m Hook) {
 	working, end := obs.Start(working, h.config.Tracer, "hook.Take", slog.String(obs.KeySource, m.Source),
 		slog.String(obs.KeyEvent, m.Event+"."+m.Action), slog.String("guid", m.GUID))
 	err := h.take(working, m)
-	end(err)
-	cancel()
 	out := outcome(m, err)
 	if err != nil && ctx.Err() != nil {
 		out = End{State: Waiting} // we are told to stop; whoever is next goes on with it
 	}
+	h.config.Metrics.Hooks.Add(working, 1, m.Source, string(out.State))
+	end(err)
+	cancel()
 	log := h.config.Logger.With(obs.KeySource, m.Source, obs.KeyEvent, m.Event+"."+m.Action, "guid", m.GUID)
 	if out.State == Failed {
 		log.WarnContext(ctx, "a webhook cannot be handled; the next look at its source finds what it would have told",
@@ -253,6 +260,7 @@ func (h *Handler) FindGaps(ctx context.Context) error {
 			return err
 		}
 		if gap.Count > 0 {
+			h.config.Metrics.Gaps.Add(ctx, int64(gap.Count), source)
 			h.config.Logger.WarnContext(ctx, "a look found events that no webhook had told", obs.KeySource, source, obs.KeyCount, gap.Count,
 				"from", gap.From, "to", gap.To)
 		}

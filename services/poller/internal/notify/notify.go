@@ -9,6 +9,7 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/internal/obs"
+	"muxpost.dev/muxpost/services/poller/internal/metrics"
 )
 
 const (
@@ -119,11 +120,16 @@ type Notifier struct {
 	sources []string
 	orders  Commands
 	log     *slog.Logger
+	metrics *metrics.Metrics
 }
 
-// New returns a notifier for the sources whose tickets may be written to, and for the orders that stand at any source.
-func New(outbox Outbox, tickets map[string]Tickets, orders Commands, log *slog.Logger) *Notifier {
-	n := &Notifier{outbox: outbox, tickets: tickets, orders: orders, log: log, sources: []string{}}
+// New returns a notifier for the sources whose tickets may be written to, and for the orders that stand at any source; m counts what became of
+// posts, and may be nil.
+func New(outbox Outbox, tickets map[string]Tickets, orders Commands, log *slog.Logger, m *metrics.Metrics) *Notifier {
+	if m == nil {
+		m = metrics.New(nil)
+	}
+	n := &Notifier{outbox: outbox, tickets: tickets, orders: orders, log: log, metrics: m, sources: []string{}}
 	for name := range tickets {
 		n.sources = append(n.sources, name)
 	}
@@ -235,6 +241,7 @@ func (n *Notifier) end(p Post, answer Words, err error) End {
 }
 
 func (n *Notifier) report(ctx context.Context, p Post, end End) {
+	n.metrics.Posts.Add(ctx, 1, p.Source, string(end.State))
 	log := n.log.With(obs.KeySource, p.Source, obs.KeyWorkItem, p.WorkItem, obs.KeyDeliveryID, p.DeliveryID, "post", string(p.What))
 	switch end.State {
 	case Done:

@@ -81,7 +81,7 @@ func carryWith(t *testing.T, p Post, tickets *fakeTickets, orders *fakeOrders) E
 		p.Posting.CreatedAt = now
 	}
 	o := &fakeOutbox{post: &p}
-	n := New(o, map[string]Tickets{"gh": tickets}, orders, slog.New(slog.DiscardHandler))
+	n := New(o, map[string]Tickets{"gh": tickets}, orders, slog.New(slog.DiscardHandler), nil)
 	if err := n.Carry(t.Context()); err != nil || len(o.ends) != 1 {
 		t.Fatalf("%v, %d ends", err, len(o.ends))
 	}

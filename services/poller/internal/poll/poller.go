@@ -12,6 +12,7 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/prompt"
 	"muxpost.dev/muxpost/internal/obs"
+	"muxpost.dev/muxpost/services/poller/internal/metrics"
 )
 
 const (
@@ -52,7 +53,7 @@ type Watched struct {
 	Webhooks bool
 }
 
-// Config is what a Poller is made from; every field is required.
+// Config is what a Poller is made from; every field but Templates and Metrics is required.
 type Config struct {
 	Ledger  Ledger
 	Rearmer Rearmer
@@ -65,6 +66,8 @@ type Config struct {
 	Templates *prompt.Set
 	Logger    *slog.Logger
 	Tracer    obs.Tracer
+	// Metrics take how long looks take; nil takes nothing.
+	Metrics *metrics.Metrics
 	// Now is the clock for spans and durations; what is stored uses the clocks of the sources and of the database.
 	Now func() time.Time
 }
@@ -83,6 +86,9 @@ type Poller struct {
 
 // New returns a poller.
 func New(config Config) *Poller {
+	if config.Metrics == nil {
+		config.Metrics = metrics.New(nil)
+	}
 	if config.Templates == nil {
 		config.Templates = prompt.Default()
 	}
@@ -195,10 +201,22 @@ func (p *Poller) look(ctx context.Context, w Watched, every time.Duration, byHan
 	}
 	obs.Annotate(ctx, slog.Int("items", result.Items), slog.Int("new_events", result.NewEvents),
 		slog.Int("settled_events", result.SettledEvents))
+	p.config.Metrics.Looks.Record(ctx, result.Took, w.Name, resultOf(result.Err))
 	end(result.Err)
 	p.report(ctx, result)
 	p.reportKinds(ctx, w)
 	return result
+}
+
+// resultOf is the word for how a look went.
+func resultOf(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case fault.KindOf(err) == fault.Throttled:
+		return "limited"
+	}
+	return "failed"
 }
 
 // self returns the login that a source's token acts as; empty when it may not be told. What muxpost writes has its mark in any case.

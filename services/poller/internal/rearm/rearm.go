@@ -12,6 +12,7 @@ import (
 
 	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/internal/obs"
+	"muxpost.dev/muxpost/services/poller/internal/metrics"
 )
 
 // Done is what was re-armed of one work item.
@@ -41,15 +42,19 @@ type Rearmer struct {
 	ledger   Ledger
 	versions Versions
 	log      *slog.Logger
+	metrics  *metrics.Metrics
 
 	mu sync.Mutex
 	// seen is the version under which each item was seen.
 	seen map[string]string
 }
 
-// New returns a rearmer that has seen nothing.
-func New(l Ledger, v Versions, log *slog.Logger) *Rearmer {
-	return &Rearmer{ledger: l, versions: v, log: log, seen: map[string]string{}}
+// New returns a rearmer that has seen nothing; m counts what it re-arms, and may be nil.
+func New(l Ledger, v Versions, log *slog.Logger, m *metrics.Metrics) *Rearmer {
+	if m == nil {
+		m = metrics.New(nil)
+	}
+	return &Rearmer{ledger: l, versions: v, log: log, metrics: m, seen: map[string]string{}}
 }
 
 // See re-arms what is to be re-armed of the items that were not seen before under this version, and returns those that had any. Items that could not be
@@ -69,6 +74,7 @@ func (r *Rearmer) See(ctx context.Context, items []string) ([]string, error) {
 	}
 	r.remember(fresh, running.Name)
 	var rearmed []string
+	r.metrics.Rearmed.Add(ctx, int64(len(done)))
 	for _, d := range done {
 		rearmed = append(rearmed, d.WorkItem)
 		r.log.InfoContext(ctx, "events re-armed", obs.KeyEvent, string(ledger.Rearmed), obs.KeyWorkItem, d.WorkItem, obs.KeySource, d.Source,

@@ -37,7 +37,7 @@ func TestSee_AnItemIsAskedAboutOnceUnderEachVersionUnlessThatFailed(t *testing.T
 	var log bytes.Buffer
 	l := &fakeLedger{err: errors.New("away")}
 	v := &running{Name: "v1"}
-	r := New(l, v, slog.New(slog.NewTextHandler(&log, nil)))
+	r := New(l, v, slog.New(slog.NewTextHandler(&log, nil)), nil)
 	if _, err := r.See(t.Context(), []string{"a", "b"}); err == nil {
 		t.Error("the failure is not told")
 	}

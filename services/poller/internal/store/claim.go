@@ -49,7 +49,7 @@ set state = 'leased', lease_holder = @lease, lease_until = now() + @time
 from due
 where e.id = due.id
 returning e.id, e.delivery_id, e.work_item, e.node_id, e.kind, e.text, e.harness, e.traceparent,
-  e.deleted_at is not null or e.superseded_by <> '' or e.stale_at is not null as over, e.with_context is null as undecided, e.armed_for <> '' as rearmed`
+  e.deleted_at is not null or e.superseded_by <> '' or e.stale_at is not null as over, e.with_context is null as undecided, e.armed_for <> '' as rearmed, e.created_at`
 
 // nearStatement looks at those events that have been due for longest, and at each whether it is the first of its item by the order of heads. A row
 // with no id says whether there are more than it looked at.
@@ -72,7 +72,7 @@ with near as (
   for update of e skip locked
 ), claimed as (` + lease + `
 )
-select 0, '', '', '', '', '', '', '', (select count(*) = @depth from near), false, false
+select 0, '', '', '', '', '', '', '', (select count(*) = @depth from near), false, false, now()
 union all
 select * from claimed`
 
@@ -125,7 +125,7 @@ func (s *Store) tryClaim(ctx context.Context, statement string, n int) (claims [
 	}
 	var gone []forward.Claim
 	c, over := forward.Claim{Lease: lease}, false
-	_, err = pgx.ForEachRow(rows, []any{&c.ID, &c.DeliveryID, &c.WorkItem, &c.NodeID, &c.Kind, &c.Text, &c.Harness, &c.Traceparent, &over, &c.Undecided, &c.Rearmed},
+	_, err = pgx.ForEachRow(rows, []any{&c.ID, &c.DeliveryID, &c.WorkItem, &c.NodeID, &c.Kind, &c.Text, &c.Harness, &c.Traceparent, &over, &c.Undecided, &c.Rearmed, &c.CameAt},
 		func() error {
 			switch {
 			case c.ID == 0:

@@ -28,8 +28,9 @@ func (s *Store) Record(ctx context.Context, r poll.Record) (poll.Recorded, error
 	}
 	traces := s.begin(ctx, r, fresh)
 	var out poll.Recorded
+	var news []came
 	err = db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		out = poll.Recorded{}
+		out, news = poll.Recorded{}, nil
 		over, err := upsert(ctx, tx, r)
 		if err != nil || over {
 			return err
@@ -42,6 +43,9 @@ func (s *Store) Record(ctx context.Context, r poll.Record) (poll.Recorded, error
 			inserted, err := revise(traces[i].ctx, tx, e)
 			if err != nil {
 				return err
+			}
+			if inserted {
+				news = append(news, came{traces[i].ctx, e})
 			}
 			switch {
 			case !inserted, e.Reason == ledger.ReasonBaselined:
@@ -69,7 +73,36 @@ func (s *Store) Record(ctx context.Context, r poll.Record) (poll.Recorded, error
 	if err != nil {
 		return poll.Recorded{}, err
 	}
+	s.measure(news)
 	return out, nil
+}
+
+// came is an event that came in, with its trace.
+type came struct {
+	ctx   context.Context
+	event poll.Event
+}
+
+// measure counts what came in, and how late that was. What was there before the item was seen is no news.
+func (s *Store) measure(news []came) {
+	for _, n := range news {
+		e := n.event
+		switch {
+		case e.Reason == ledger.ReasonBaselined:
+			continue
+		case e.State == ledger.Pending:
+			s.meters.Taken.Add(n.ctx, 1, e.Source, e.Kind)
+		default:
+			s.meters.Refused.Add(n.ctx, 1, e.Source, e.Reason)
+		}
+		at := e.UpstreamAt
+		if e.EditedAt.After(at) {
+			at = e.EditedAt
+		}
+		if !at.IsZero() {
+			s.meters.Arrival.Record(n.ctx, max(0, time.Since(at)), e.Source)
+		}
+	}
 }
 
 // fresh leaves out the events that are known already, so that reading a thread again begins no traces; and the comments that were

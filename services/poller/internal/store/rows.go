@@ -80,6 +80,9 @@ func (s *Store) Submit(ctx context.Context, e poll.Event, dryRun bool) (row poll
 	if err != nil {
 		return poll.Entry{}, false, err
 	}
+	if !existed && !dryRun {
+		s.meters.Taken.Add(ctx, 1, e.Source, e.Kind)
+	}
 	return row, existed, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/services/poller/internal/forward"
+	"muxpost.dev/muxpost/services/poller/internal/metrics"
 	"muxpost.dev/muxpost/services/poller/internal/notify"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 	"muxpost.dev/muxpost/services/poller/internal/rearm"
@@ -23,6 +24,7 @@ type Store struct {
 	pool   *pgxpool.Pool
 	quiet  *pgxpool.Pool
 	tracer obs.Tracer
+	meters *metrics.Metrics
 	holder string
 
 	version    func() ledger.Version
@@ -52,6 +54,8 @@ type Config struct {
 	Quiet *pgxpool.Pool
 	// Tracer starts the trace of each event.
 	Tracer obs.Tracer
+	// Metrics count what comes in; nil counts nothing.
+	Metrics *metrics.Metrics
 	// Holder names this process in leases.
 	Holder string
 	// Version returns what is running, as it was last heard of.
@@ -80,9 +84,12 @@ type Loop struct {
 // New returns a store. The caller closes the pools.
 func New(config Config) *Store {
 	s := &Store{
-		pool: config.Pool, quiet: config.Quiet, tracer: config.Tracer, holder: config.Holder, version: config.Version,
+		pool: config.Pool, quiet: config.Quiet, tracer: config.Tracer, meters: config.Metrics, holder: config.Holder, version: config.Version,
 		notices: map[string]bool{}, reactions: map[string]bool{}, maySteer: config.MaySteer, loop: config.Loop, coalescing: config.Coalescing,
 		templates: config.Templates,
+	}
+	if s.meters == nil {
+		s.meters = metrics.New(nil)
 	}
 	if s.templates == nil {
 		s.templates = prompt.Default()

@@ -19,6 +19,7 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/services/poller/internal/hook"
+	"muxpost.dev/muxpost/services/poller/internal/metrics"
 )
 
 // Route is where a source's webhooks are sent to.
@@ -75,6 +76,8 @@ type Config struct {
 	// MaxBody is how large a body may be, in bytes; DefaultMaxBody when 0.
 	MaxBody int64
 	Logger  *slog.Logger
+	// Metrics count requests; nil counts nothing.
+	Metrics *metrics.Metrics
 }
 
 // Receiver answers POST /webhooks/{source}. It is safe for use by many goroutines.
@@ -106,6 +109,10 @@ func New(config Config) *Receiver {
 	if config.MaxBody == 0 {
 		config.MaxBody = DefaultMaxBody
 	}
+	if config.Metrics == nil {
+		config.Metrics = metrics.New(nil)
+	}
+	config.Metrics.Webhooks.Add(context.Background(), 0, "", "unsigned") // an alert counts them from the first
 	nobodys := make([]byte, 32)
 	rand.Read(nobodys) //nolint:errcheck // It never fails.
 	r := &Receiver{
@@ -128,12 +135,18 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.mux.ServeHTTP(w, request)
 }
 
-// answer is a status, what is said with it, and the name under which it is counted; empty where it is not.
+// answer is a status, what is said with it, and the name under which it is counted. What is usual is told by the log of nobody.
 type answer struct {
 	status int
 	text   string
 	name   string
 }
+
+// The names of answers that are usual.
+const (
+	nameAccepted = "accepted"
+	namePong     = "pong"
+)
 
 func (r *Receiver) receive(w http.ResponseWriter, request *http.Request) {
 	name, a := "", answer{http.StatusServiceUnavailable, answerBusy, "busy"}
@@ -141,6 +154,7 @@ func (r *Receiver) receive(w http.ResponseWriter, request *http.Request) {
 		name, a = r.answer(w, request)
 	}
 	r.requests.Add(-1)
+	r.config.Metrics.Webhooks.Add(request.Context(), 1, name, a.name)
 	r.count(name, a.name)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -244,7 +258,7 @@ func (r *Receiver) take(request *http.Request, s *source, body []byte) answer {
 	}
 	event, guid := request.Header.Get(headerEvent), request.Header.Get(headerGUID)
 	if event == eventPing {
-		return answer{http.StatusOK, answerPong, ""}
+		return answer{http.StatusOK, answerPong, namePong}
 	}
 	if !guidForm.MatchString(guid) || event == "" {
 		return answer{http.StatusBadRequest, headerGUID + " or " + headerEvent + " is missing, or not of the usual form\n", "malformed"}
@@ -272,11 +286,11 @@ func (r *Receiver) take(request *http.Request, s *source, body []byte) answer {
 	case known:
 		return answer{http.StatusOK, answerKnown, "known"}
 	}
-	return answer{http.StatusAccepted, answerAccepted, ""}
+	return answer{http.StatusAccepted, answerAccepted, nameAccepted}
 }
 
 func (r *Receiver) count(source, name string) {
-	if name == "" {
+	if name == nameAccepted || name == namePong {
 		return
 	}
 	r.mu.Lock()

@@ -239,6 +239,7 @@ func (r *Runner) settle(ctx context.Context, a *attempt, j task.Judgement, mark 
 		return
 	}
 	failpoint.Hit("tmuxd.attempt.settled")
+	r.Metrics.Attempts.Add(ctx, 1, o.State.String(), string(o.Reason))
 	r.Logger.InfoContext(ctx, "attempt", obs.KeyAttemptID, m.ID, obs.KeyTarget, m.Target, obs.KeyHarness, m.Harness, obs.KeyToken, m.Token,
 		obs.KeyOutcome, o.State.String(), obs.KeyReason, string(o.Reason))
 	r.tell(a)

@@ -24,6 +24,7 @@ import (
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/services/tmuxd/internal/changes"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
+	"muxpost.dev/muxpost/services/tmuxd/internal/metrics"
 )
 
 // Config is what an operator decides about attempts.
@@ -50,6 +51,8 @@ type Deps struct {
 	Places Places
 	Table  harness.Table
 	Logger *slog.Logger
+	// Metrics count those that ended; nil counts nothing.
+	Metrics *metrics.Metrics
 	// Now is the wall clock, for records.
 	Now func() time.Time
 	// Getenv looks a variable up in tmuxd's environment.
@@ -73,6 +76,9 @@ type Runner struct {
 
 // New returns a runner. Before it is used, Adopt learns what there is.
 func New(c Config, d Deps) *Runner {
+	if d.Metrics == nil {
+		d.Metrics = metrics.New(nil)
+	}
 	return &Runner{Deps: d, cfg: c, feed: changes.New[Attempt](random("b")), attempts: map[string]*attempt{}, unreadable: map[string]bool{}}
 }
 

@@ -36,6 +36,18 @@ func (a Attempt) same(b Attempt) bool {
 		a.Pane.ID == b.Pane.ID
 }
 
+// Running returns how many attempts are not over.
+func (r *Runner) Running() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.attempts {
+		if a.recall().Outcome == nil {
+			n++
+		}
+	}
+	return n
+}
+
 // Get returns an attempt, with output what its pane showed last: of a running one now, of one that is over at its end.
 func (r *Runner) Get(ctx context.Context, id string, output bool) (a Attempt, text string, err error) {
 	found, err := r.find(id)

@@ -118,5 +118,6 @@ func (h *Host) judge(ctx context.Context) {
 	d := massDeath(deaths)
 	h.Logger.ErrorContext(ctx, "many sessions ended within moments", obs.KeyCount, d.Sessions, obs.KeyDuration, d.Within,
 		obs.KeyReason, common(deaths), obs.KeyTarget, deaths[0].target)
+	h.Metrics.MassDeaths.Add(ctx, 1)
 	h.feed.raise(d)
 }

@@ -22,6 +22,7 @@ import (
 	"muxpost.dev/muxpost/core/session"
 	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
+	"muxpost.dev/muxpost/services/tmuxd/internal/metrics"
 )
 
 // Config is what an operator decides about a host.
@@ -45,6 +46,8 @@ type Deps struct {
 	Logger *slog.Logger
 	// Channels are needed where the table has a harness that hands over.
 	Channels Channels
+	// Metrics count what happens to sessions; nil counts nothing.
+	Metrics *metrics.Metrics
 	// Processes tells of the ends of the sessions' processes. Without it nothing is served from what was seen earlier.
 	Processes Processes
 	// Now is the wall clock, for records and deadlines that tmux reads.
@@ -79,6 +82,9 @@ type slot struct {
 
 // New returns a host.
 func New(c Config, d Deps) *Host {
+	if d.Metrics == nil {
+		d.Metrics = metrics.New(nil)
+	}
 	return &Host{Deps: d, cfg: c, began: d.Now(), slots: map[string]*slot{}, snapshot: newSnapshot(d.Now), feed: newFeed(random("b")), watcher: newWatcher()}
 }
 

@@ -47,6 +47,19 @@ func (f *feed) among(states ...session.State) []string {
 	return out
 }
 
+// Servers are the processes of the tmux servers that are watched.
+func (h *Host) Servers() (pids []int) {
+	w := h.watcher
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.of {
+		if t.server.stop != nil {
+			pids = append(pids, t.server.life.Pid)
+		}
+	}
+	return pids
+}
+
 // Counts are the sessions that are known, by state.
 type Counts struct{ Live, Dead, Unknown int }
 

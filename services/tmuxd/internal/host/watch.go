@@ -276,6 +276,11 @@ func (h *Host) tell(s Summary) {
 	if !ended || h.snapshot.ordered(s.Target) {
 		return
 	}
+	how := "exited"
+	if s.Lost {
+		how = "lost"
+	}
+	h.Metrics.Ended.Add(context.Background(), 1, how) // of no trace
 	w := h.watcher
 	w.mu.Lock()
 	w.burst.add(death{at: at, told: h.Now(), target: s.Target, harness: s.Harness, exit: s.Exit, serverUp: s.State == session.Dead})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"time"
 	"unicode"
 
 	"google.golang.org/grpc/peer"
@@ -57,8 +58,10 @@ func (s *Server) terminate(ctx context.Context, req endRequest, unneeded bool) (
 	if d := req.GetGrace(); d != nil && d.CheckValid() != nil {
 		return nil, fault.New(fault.Invalid, fault.ReasonBadArgument, "grace is not a duration")
 	}
+	began := time.Now()
 	r, err := s.host.Terminate(ctx, host.TerminateRequest{Item: item, Stamp: req.GetIncarnationStamp(), Token: req.GetFencingToken(),
 		Grace: req.GetGrace().AsDuration(), Unneeded: unneeded})
+	s.measureEnd(ctx, "terminate", began, r, err)
 	s.logEnd(ctx, "terminate", item, req.GetIncarnationStamp(), req.GetFencingToken(), req.GetReason(), r, err)
 	if err != nil {
 		return nil, err
@@ -85,8 +88,10 @@ func (s *Server) Kill(ctx context.Context, req *tmuxdv1.KillRequest) (*tmuxdv1.K
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	r, err := s.host.Kill(ctx, host.KillRequest{Item: item, Stamp: req.GetIncarnationStamp(), Token: req.GetFencingToken(), Force: req.GetForce(),
 		Reason: req.GetReason()})
+	s.measureEnd(ctx, "kill", began, r, err)
 	what := "kill"
 	if req.GetForce() {
 		what = "kill by force"
@@ -105,6 +110,14 @@ func (s *Server) Kill(ctx context.Context, req *tmuxdv1.KillRequest) (*tmuxdv1.K
 		out.Outcome = &tmuxdv1.KillResponse_Remains{Remains: remainsOf(r)}
 	}
 	return out, nil
+}
+
+// measureEnd records an end.
+func (s *Server) measureEnd(ctx context.Context, action string, began time.Time, r host.EndResult, err error) {
+	s.measure(ctx, action, began, r.Outcome, err)
+	if err == nil && r.Outcome == host.EndRefused {
+		s.metrics.Refused.Add(ctx, 1, action, reasonOf(endRefusalOf[r.Cause].String(), "REFUSAL_REASON_"))
+	}
 }
 
 // logEnd says who had what ended, and why. An error is logged as well, beside the line that every failed call has: something may have been

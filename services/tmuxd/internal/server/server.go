@@ -5,6 +5,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ import (
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 	"muxpost.dev/muxpost/services/tmuxd/internal/attempt"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
+	"muxpost.dev/muxpost/services/tmuxd/internal/metrics"
 )
 
 // Server implements tmuxdv1.TmuxdServiceServer.
@@ -31,13 +33,29 @@ type Server struct {
 	socket func(target string) string
 	// attempts is nil for a server that answers for sessions alone.
 	attempts *attempt.Runner
+	metrics  *metrics.Metrics
 	trees    Trees
 }
 
 // New returns a server. socket tells the path of a target's socket. Every act is one line in the log: it says who was typed at, under
 // which delivery and token, and what came of it.
 func New(h *host.Host, log *slog.Logger, facts Facts, socket func(string) string) *Server {
-	return &Server{host: h, log: log, facts: facts, socket: socket}
+	return &Server{host: h, log: log, facts: facts, socket: socket, metrics: metrics.New(nil)}
+}
+
+// WithMetrics has the server measure what it is asked for.
+func (s *Server) WithMetrics(m *metrics.Metrics) *Server {
+	s.metrics = m
+	return s
+}
+
+// measure records an act; err is for one whose outcome is not known.
+func (s *Server) measure(ctx context.Context, action string, began time.Time, outcome fmt.Stringer, err error) {
+	word := "error"
+	if err == nil {
+		word = outcome.String()
+	}
+	s.metrics.Acts.Record(ctx, time.Since(began), action, word)
 }
 
 // SessionState says what is known of a session.
@@ -56,7 +74,11 @@ func (s *Server) SessionState(ctx context.Context, req *tmuxdv1.SessionStateRequ
 		SocketPath: s.socket(st.Target), DeliveryPhase: phaseOf[st.Phase], JournalUnreadable: st.JournalUnreadable,
 	}
 	if age > 0 {
+		s.metrics.SnapshotAge.Record(ctx, age)
 		out.Age = durationpb.New(age)
+	}
+	if st.State == session.Unknown {
+		s.metrics.Unknown.Add(ctx, 1)
 	}
 	if (req.GetActivity() || req.GetLook()) && st.State == session.Live {
 		d := s.host.Activity(ctx, item, req.GetLook())
@@ -110,13 +132,22 @@ func (s *Server) Spawn(ctx context.Context, req *tmuxdv1.SpawnRequest) (*tmuxdv1
 		return nil, err
 	}
 	defer cancel()
+	began := time.Now()
 	r, err := s.host.Spawn(ctx, in)
+	s.measure(ctx, "spawn", began, r.Outcome, err)
 	if err != nil {
 		return nil, err
 	}
 	s.log.InfoContext(ctx, "spawn", obs.KeyWorkItem, item.String(), obs.KeyTarget, r.Target, obs.KeyDeliveryID, in.DeliveryID,
 		obs.KeyHarness, in.Harness, obs.KeyToken, in.Token, obs.KeyOutcome, r.Outcome.String(), obs.KeyReason, r.Reason,
 		obs.KeyIncarnation, r.Incarnation.Stamp, obs.KeyPhase, r.PromptPhase.String())
+	switch r.Outcome {
+	case host.SpawnNotStarted:
+		s.metrics.NotStarted.Add(ctx, 1, "exited")
+	case host.SpawnFailed:
+		s.metrics.NotStarted.Add(ctx, 1, r.Reason)
+	case host.SpawnStarted, host.SpawnOccupied:
+	}
 	return s.spawned(r), nil
 }
 
@@ -157,16 +188,28 @@ func (s *Server) Paste(ctx context.Context, req *tmuxdv1.PasteRequest) (*tmuxdv1
 		return nil, err
 	}
 	defer cancel()
+	began := time.Now()
 	r, err := s.host.Paste(ctx, host.PasteRequest{Item: item, DeliveryID: req.GetDeliveryId(), Text: req.GetText(),
 		Stamp: req.GetIncarnationStamp(), Token: req.GetFencingToken()})
+	s.measure(ctx, "paste", began, r.Verdict, err)
 	if err != nil {
 		return nil, err
 	}
 	s.log.InfoContext(ctx, "paste", obs.KeyWorkItem, item.String(), obs.KeyTarget, r.Target, obs.KeyDeliveryID, req.GetDeliveryId(),
 		obs.KeyToken, req.GetFencingToken(), obs.KeyOutcome, r.Verdict.String(), obs.KeyReason, r.Detail,
 		obs.KeyIncarnation, r.Incarnation.Stamp)
+	switch r.Verdict {
+	case host.Held:
+		s.metrics.Held.Add(ctx, 1, reasonOf(holdOf[r.Cause].String(), "HOLD_REASON_"))
+	case host.Refused:
+		s.metrics.Refused.Add(ctx, 1, "paste", reasonOf(refusalOf[r.Cause].String(), "REFUSAL_REASON_"))
+	case host.Submitted, host.AlreadyDelivered, host.Unconfirmed:
+	}
 	return pasted(r), nil
 }
+
+// reasonOf is the word of an enum's value.
+func reasonOf(value, prefix string) string { return strings.ToLower(strings.TrimPrefix(value, prefix)) }
 
 func pasted(r host.PasteResult) *tmuxdv1.PasteResponse {
 	out := &tmuxdv1.PasteResponse{Target: r.Target, Incarnation: incarnationOf(r.Incarnation)}

@@ -30,6 +30,7 @@ import (
 	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/internal/launch"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
+	"muxpost.dev/muxpost/services/tmuxd/internal/metrics"
 )
 
 const (
@@ -46,6 +47,7 @@ type Client struct {
 	conf   string
 	env    []string
 	tracer trace.Tracer
+	meters *metrics.Metrics
 	hint   func(target string)
 	launch run
 
@@ -66,6 +68,8 @@ type Config struct {
 	Env []string
 	// Tracer makes the spans around commands.
 	Tracer trace.Tracer
+	// Metrics take how long servers take to answer; nil takes nothing.
+	Metrics *metrics.Metrics
 	// Hint is called when a server says that something changed on it: a session was renamed, a window closed. It must not block, and
 	// may be nil.
 	Hint func(target string)
@@ -108,7 +112,11 @@ func New(c Config) (*Client, error) {
 	if hint == nil {
 		hint = func(string) {}
 	}
-	client := &Client{bin: bin, dir: c.Dir, conf: conf, env: env, tracer: c.Tracer, hint: hint, launch: c.Launch}
+	meters := c.Metrics
+	if meters == nil {
+		meters = metrics.New(nil)
+	}
+	client := &Client{bin: bin, dir: c.Dir, conf: conf, env: env, tracer: c.Tracer, meters: meters, hint: hint, launch: c.Launch}
 	if client.launch == nil {
 		client.launch = launch.Run
 	}

@@ -86,15 +86,30 @@ func (l *lines) get(target string) *line {
 	return l.of[target]
 }
 
+// Standing returns how many control clients stand.
+func (c *Client) Standing() (n int) {
+	c.lines.mu.Lock()
+	defer c.lines.mu.Unlock()
+	for _, l := range c.lines.of {
+		if conn, _ := l.standing(); conn != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // ask runs one command list on a server that must be there already, and returns what it printed. nonce is in the line that ends the list.
 func (c *Client) ask(ctx context.Context, name, target, nonce, list string) (reply, error) {
 	ctx, span := c.tracer.Start(ctx, "tmux."+name, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
+	begun := time.Now()
 	r, err := c.over(ctx, target, nonce, list)
 	if err != nil {
+		c.meters.Commands.Record(ctx, time.Since(begun), name, "no_answer")
 		span.SetStatus(codes.Error, "no answer")
 		return reply{}, err
 	}
+	c.meters.Commands.Record(ctx, time.Since(begun), name, "answered")
 	span.SetAttributes(attribute.Int("tmux.lines", len(r.lines)))
 	return r, nil
 }
