@@ -10,6 +10,7 @@ LDFLAGS   := -X $(V).Version=$(VERSION) -X $(V).Commit=$(COMMIT) -X $(V).Dirty=$
 RACE      ?=
 TESTFLAGS ?=
 GO        ?= go
+PREVIOUS  := $(shell grep -v '^\#' deploy/previous)
 
 .PHONY: help
 help: ## list the targets
@@ -67,10 +68,16 @@ compose-test: ## try the stack of deploy/compose on a Docker engine, which is in
 	@deploy/compose/testing/images.sh base postgres
 	@$(GO) run ./test/compose; ended=$$?; deploy/compose/testing/engine.sh stop; exit $$ended
 
+.PHONY: upgrade-test
+upgrade-test: setup ## replace every program by that of the release before and back, in every order, with events on their way (minutes)
+	UPGRADE_ROUNDS=$(or $(UPGRADE_ROUNDS),1) $(GO) test ./test/e2e -count 1 -v -timeout 1h -run '^TestUpgrade_'
+
 .PHONY: lint
 lint: $(TOOLS)/.lint ## run the linters (the first run compiles them: minutes)
 	$(TOOLS)/golangci-lint run $$($(GO) list -m -f '{{.Dir}}/...')
 	cd proto && PATH=$(TOOLS):$$PATH buf lint
+	@git cat-file -e '$(PREVIOUS)^{commit}' || { echo "this clone does not have $(PREVIOUS), which deploy/previous names: git fetch --unshallow --tags"; exit 1; }
+	cd proto && PATH=$(TOOLS):$$PATH buf breaking --against '../.git#ref=$(PREVIOUS),subdir=proto'
 
 .PHONY: grpcurl
 grpcurl: $(TOOLS)/.dev ## compile grpcurl into .bin/ (minutes), with which the recipes of docs/operations.md are tried too

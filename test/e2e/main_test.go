@@ -41,17 +41,22 @@ var (
 // programs returns the directory of the programs as they ship.
 func programs() (string, error) { return shipped.make() }
 
+// packages are those of the programs, by what is built of each.
+func packages() map[string]string {
+	const module = "muxpost.dev/muxpost/"
+	return map[string]string{
+		"": module + "cmd/...", "fakeagent": module + "test/fakeagent", "fakegithub": module + "test/fakegithub/cmd/fakegithub",
+		"muxpost-tmuxd": module + "services/tmuxd", "muxpost-dispatcher": module + "services/dispatcher", "muxpost-poller": module + "services/poller",
+	}
+}
+
 // make returns the directory of the programs.
 func (b *build) make() (string, error) {
 	b.once.Do(func() {
 		if b.dir, b.err = os.MkdirTemp("", "muxpost-bin"); b.err != nil {
 			return
 		}
-		module := "muxpost.dev/muxpost/"
-		for out, pkg := range map[string]string{
-			"": module + "cmd/...", "fakeagent": module + "test/fakeagent", "fakegithub": module + "test/fakegithub/cmd/fakegithub",
-			"muxpost-tmuxd": module + "services/tmuxd", "muxpost-dispatcher": module + "services/dispatcher", "muxpost-poller": module + "services/poller",
-		} {
+		for out, pkg := range packages() {
 			if text, err := exec.Command("go", "build", "-tags", b.tags, "-o", filepath.Join(b.dir, out), pkg).CombinedOutput(); err != nil {
 				b.err = fmt.Errorf("cannot build %s: %w\n%s", pkg, err, text)
 				return
