@@ -59,13 +59,19 @@ func crashStackOf(t *testing.T, b *build, limit time.Duration, change func(*worl
 			change(w)
 		}
 	})
+	c.pool = c.connect()
+	return c
+}
+
+// connect returns a pool on the stack's database.
+func (c *crashing) connect() *pgxpool.Pool {
+	c.t.Helper()
 	pool, err := pgxpool.New(c.ctx, c.databaseURL())
 	if err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
-	t.Cleanup(pool.Close)
-	c.pool = pool
-	return c
+	c.t.Cleanup(pool.Close)
+	return pool
 }
 
 // on reports failures to a subtest.
