@@ -18,6 +18,8 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
+	"muxpost.dev/muxpost/internal/layout"
+	"muxpost.dev/muxpost/internal/logfile"
 	"muxpost.dev/muxpost/internal/obs/spanfile"
 	"muxpost.dev/muxpost/internal/version"
 )
@@ -50,6 +52,7 @@ type Telemetry struct {
 	// Logger writes JSON, or coloured lines on a terminal; its records carry the service's name.
 	Logger *slog.Logger
 
+	stopLog   context.CancelFunc // ends the care for the log's size
 	provider  *sdktrace.TracerProvider
 	collector *collector // nil when none is named
 }
@@ -87,7 +90,7 @@ func Setup(ctx context.Context, config Config) (*Telemetry, error) {
 		}
 		options = append(options, sdktrace.WithSpanProcessor(files))
 	}
-	telemetry := &Telemetry{Logger: logger}
+	telemetry := &Telemetry{Logger: logger, stopLog: func() {}}
 	if collectorNamed() {
 		var err error
 		if telemetry.collector, err = newCollector(ctx, logger); err != nil {
@@ -96,6 +99,12 @@ func Setup(ctx context.Context, config Config) (*Telemetry, error) {
 		options = append(options, sdktrace.WithBatcher(telemetry.collector))
 	}
 	telemetry.provider = sdktrace.NewTracerProvider(options...)
+	if log, ok := config.Stderr.(*os.File); ok && config.DataDir != "" {
+		var watching context.Context
+		watching, telemetry.stopLog = context.WithCancel(context.WithoutCancel(ctx))
+		path := layout.DataDir(config.DataDir).Log(layout.Service(config.Service))
+		go logfile.Watch(watching, log, path, func(err error) { logger.Error("the log has grown and cannot be put aside", KeyError, err) })
+	}
 	return telemetry, nil
 }
 
@@ -110,6 +119,7 @@ func (t *Telemetry) TracerProvider() trace.TracerProvider { return t.provider }
 func (t *Telemetry) Shutdown(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
+	t.stopLog()
 	err := t.provider.Shutdown(ctx)
 	switch {
 	case t.collector != nil:

@@ -2,10 +2,8 @@ package stack
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -15,30 +13,11 @@ import (
 )
 
 const (
-	// maxLog is the size beyond which a log is put aside at the next start; keptLogs of those are kept.
-	maxLog   = 10 << 20
-	keptLogs = 3
 	// tailWindow is how much of a log's end is looked at.
 	tailWindow = 64 << 10
 	// maxLogLine bounds one line that is shown.
 	maxLogLine = 400
 )
-
-// openLog opens a service's log for appending. One that has grown too large is put aside first.
-func openLog(path string) (*os.File, error) {
-	if info, err := os.Stat(path); err == nil && info.Size() > maxLog {
-		for n := keptLogs; n > 0; n-- {
-			from := path
-			if n > 1 {
-				from = fmt.Sprintf("%s.%d", path, n-1)
-			}
-			if err := os.Rename(from, fmt.Sprintf("%s.%d", path, n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, err
-			}
-		}
-	}
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-}
 
 // Tail returns the last n lines of a log from an offset on, written for people; none when it cannot be read.
 func Tail(path string, from int64, n int) []string {

@@ -19,6 +19,7 @@ import (
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/layout"
+	"muxpost.dev/muxpost/internal/logfile"
 	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/settings"
 )
@@ -191,10 +192,10 @@ func TestLock_IsHeldByOneAtATime(t *testing.T) {
 func TestOpenLog_PutsALargeLogAside(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.log")
 	for _, content := range []string{"first", "second"} {
-		if err := os.WriteFile(path, append([]byte(content), make([]byte, maxLog)...), 0o600); err != nil {
+		if err := os.WriteFile(path, append([]byte(content), make([]byte, logfile.Max)...), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		log, err := openLog(path)
+		log, err := logfile.Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +213,7 @@ func TestOpenLog_PutsALargeLogAside(t *testing.T) {
 	if err := os.WriteFile(path, []byte("x\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	log, err := openLog(path)
+	log, err := logfile.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

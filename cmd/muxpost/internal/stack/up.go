@@ -13,6 +13,7 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/db/local"
 	"muxpost.dev/muxpost/internal/layout"
+	"muxpost.dev/muxpost/internal/logfile"
 	"muxpost.dev/muxpost/internal/run"
 )
 
@@ -126,7 +127,7 @@ func (s *Stack) start(ctx context.Context, service layout.Service, url string) (
 	if err != nil {
 		return nil, failed("its program does not work", err)
 	}
-	log, err := openLog(s.DataDir.Log(service))
+	log, err := logfile.Open(s.DataDir.Log(service))
 	if err != nil {
 		return nil, failed("its log cannot be opened", err)
 	}
