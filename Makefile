@@ -52,6 +52,10 @@ stress: setup ## a thousand deliveries into a hundred sessions while things brea
 scale: setup ## what a dispatcher does with a thousand hosts and fifty thousand sessions (a minute; nothing else should run)
 	SCALE_HOSTS=1000 SCALE_SESSIONS=50000 SCALE_SECONDS=15 $(GO) test ./services/dispatcher -count 1 -v -timeout 10m -run '^TestScale_'
 
+.PHONY: sizing
+sizing: setup build ## what an event takes in Postgres and on disk, and what everything takes while nothing happens (two minutes)
+	@$(GO) run ./test/sizing -bin $(BIN)
+
 .PHONY: drill
 drill: setup ## break things on three hosts for DRILL_TIME (10m), by DRILL_SEED
 	DRILL_TIME=$(or $(DRILL_TIME),10m) $(GO) test ./test/drill -count 1 -v -timeout 2h -run '^TestDrill_'

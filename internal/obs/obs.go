@@ -82,13 +82,20 @@ func Setup(ctx context.Context, config Config) (*Telemetry, error) {
 		)),
 	}
 	if config.DataDir != "" {
-		files, err := spanfile.NewWriter(TracesDir(config.DataDir), config.Service, spanfile.WriterOptions{
-			OnError: func(err error) { logger.Error("cannot write span files", KeyError, err) },
-		})
+		files := func(name string) (*spanfile.Writer, error) {
+			return spanfile.NewWriter(TracesDir(config.DataDir), name, spanfile.WriterOptions{
+				OnError: func(err error) { logger.Error("cannot write span files", KeyError, err) },
+			})
+		}
+		others, err := files(config.Service)
 		if err != nil {
 			return nil, err
 		}
-		options = append(options, sdktrace.WithSpanProcessor(files))
+		routine, err := files(config.Service + "-routine")
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, sdktrace.WithSpanProcessor(apart{routine: routine, others: others}))
 	}
 	telemetry := &Telemetry{Logger: logger, stopLog: func() {}}
 	if collectorNamed() {
