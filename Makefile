@@ -10,6 +10,7 @@ LDFLAGS   := -X $(V).Version=$(VERSION) -X $(V).Commit=$(COMMIT) -X $(V).Dirty=$
 RACE      ?=
 TESTFLAGS ?=
 GO        ?= go
+PREVIOUS  := $(shell grep -v '^\#' deploy/previous)
 
 .PHONY: help
 help: ## list the targets
@@ -73,6 +74,10 @@ load: setup ## what comes all at once: ten thousand items after an outage, a tho
 fuzz: setup ## fuzz every parser, encoder and call in turn, each for FUZZ_TIME (60s); FUZZ_ONLY chooses by name
 	@scripts/fuzz.sh
 
+.PHONY: sizing
+sizing: setup build ## what an event takes in Postgres and on disk, and what everything takes while nothing happens (two minutes)
+	@$(GO) run ./test/sizing -bin $(BIN)
+
 .PHONY: drill
 drill: setup ## break things on three hosts for DRILL_TIME (10m), by DRILL_SEED
 	DRILL_TIME=$(or $(DRILL_TIME),10m) $(GO) test ./test/drill -count 1 -v -timeout 2h -run '^TestDrill_'
@@ -95,10 +100,16 @@ systemd-test: ## try the units of deploy/systemd on machines that systemd runs, 
 	@deploy/compose/testing/images.sh base
 	@$(GO) run ./test/systemd; ended=$$?; deploy/compose/testing/engine.sh stop; exit $$ended
 
+.PHONY: upgrade-test
+upgrade-test: setup ## replace every program by that of the release before and back, in every order, with events on their way (minutes)
+	UPGRADE_ROUNDS=$(or $(UPGRADE_ROUNDS),1) $(GO) test ./test/e2e -count 1 -v -timeout 1h -run '^TestUpgrade_'
+
 .PHONY: lint
 lint: $(TOOLS)/.lint ## run the linters (the first run compiles them: minutes)
 	$(TOOLS)/golangci-lint run $$($(GO) list -m -f '{{.Dir}}/...')
 	cd proto && PATH=$(TOOLS):$$PATH buf lint
+	@git cat-file -e '$(PREVIOUS)^{commit}' || { echo "this clone does not have $(PREVIOUS), which deploy/previous names: git fetch --unshallow --tags"; exit 1; }
+	cd proto && PATH=$(TOOLS):$$PATH buf breaking --against '../.git#ref=$(PREVIOUS),subdir=proto'
 
 .PHONY: grpcurl
 grpcurl: $(TOOLS)/.dev ## compile grpcurl into .bin/ (minutes), with which the recipes of docs/operations.md are tried too

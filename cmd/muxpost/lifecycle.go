@@ -84,7 +84,8 @@ func (a *app) next(st *stack.Stack) {
 }
 
 func downCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var keepDatabase bool
+	c := &cobra.Command{
 		Use: "down", Short: "Stop the services and the local database; agents stay alive", Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := settings.Load(a.where)
@@ -93,7 +94,7 @@ func downCommand(a *app) *cobra.Command {
 				a.warn("the configuration has mistakes (muxpost doctor names them); stopping what the data directory records")
 			}
 			st := a.stack(s)
-			ran, err := st.Down(cmd.Context())
+			ran, err := st.Down(cmd.Context(), keepDatabase)
 			if err != nil {
 				return err
 			}
@@ -103,6 +104,8 @@ func downCommand(a *app) *cobra.Command {
 			return a.tellAgents(st)
 		},
 	}
+	c.Flags().BoolVar(&keepDatabase, "keep-database", false, "leave the local database running, to restore a backup into it")
+	return c
 }
 
 // tellAgents says which sessions stay. Whether the agent of one has ended is not asked: one that has is kept for a look.
@@ -141,7 +144,7 @@ func migrateCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "migrate", Short: "Bring the database to the schema of this release", Args: args(0, 0, ""),
 		Long: `migrate applies what the database lacks: the one that the configuration or MUXPOST_DATABASE_URL names, else the local one. Any
-number of these may run at once. A database that is newer than this release is refused.`,
+number of these may run at once. What a later release has added stays; a database from which one took away what this release needs is refused.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.migrate(cmd.Context(), show) },
 	}
 	c.Flags().BoolVar(&show, "status", false, "list the migrations and change nothing")

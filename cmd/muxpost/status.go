@@ -287,6 +287,8 @@ func postgresStatus(ctx context.Context, s *services) postgresReport {
 	r.State, r.Detail = "running", "its schema is that of this release"
 	if err := migrations.Check(ctx, pool); err != nil {
 		r.Detail = err.Error()
+	} else if all, err := migrations.Status(ctx, pool); err == nil && slices.ContainsFunc(all, func(m migrations.Migration) bool { return m.Name == "" }) {
+		r.Detail = "its schema is that of a later release, with which this one works"
 	}
 	return r
 }

@@ -1,6 +1,6 @@
 package dispatch
 
-// Reason is a stable name for why a step was taken or a delivery ended as it did. The list is closed: docs/glossary.md explains
+// Reason is a stable name for why a step was taken or a delivery ended as it did. The list is closed: docs/runbook.md explains
 // each, and a test holds the two together.
 type Reason string
 

@@ -222,13 +222,13 @@ func TestJudge_EveryReasonIsGivenAndListed(t *testing.T) {
 	if len(given) > 0 {
 		t.Errorf("%v are given and not listed", given)
 	}
-	glossary, err := os.ReadFile("../../docs/glossary.md")
+	runbook, err := os.ReadFile("../../docs/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range Reasons() {
-		if !strings.Contains(string(glossary), "| `"+string(r)+"` |") {
-			t.Errorf("the glossary does not say what %s means", r)
+		if !strings.Contains(string(runbook), "| `"+string(r)+"` |") {
+			t.Errorf("the runbook does not say what %s means", r)
 		}
 	}
 }

@@ -37,31 +37,24 @@ func Status(ctx context.Context, pool *pgxpool.Pool) ([]Migration, error) {
 	return out, err
 }
 
-// Check returns nil when the database has exactly the schema of this build. Otherwise it is fault.Conflict, and says which is
-// behind and what to do. It changes nothing, takes no lock, and needs no right but to read.
+// Check returns nil when this build works with the database: it has every version of the build, and of those that the build does not know none
+// is a contract. Otherwise it is fault.Conflict, and says which is behind and what to do. It changes nothing, takes no lock, and needs no right
+// but to read.
 func Check(ctx context.Context, pool *pgxpool.Pool) error {
 	return withProvider(pool, files, nil, func(p *goose.Provider) error {
 		record, err := readRecord(ctx, pool)
 		if err != nil {
 			return err
 		}
+		if err := refuseContracts(ctx, pool, versions(p), record); err != nil {
+			return err
+		}
 		return compare(versions(p), record)
 	})
 }
 
-func refuseNewer(ctx context.Context, pool *pgxpool.Pool, p *goose.Provider) error {
-	record, err := readRecord(ctx, pool)
-	if err != nil {
-		return err
-	}
-	return newer(versions(p), record)
-}
-
-// compare sets what a build needs against what a database has.
+// compare says what a database lacks that a build needs.
 func compare(build []int64, record map[int64]time.Time) error {
-	if err := newer(build, record); err != nil {
-		return err
-	}
 	var missing []int64
 	for _, v := range build {
 		if _, ok := record[v]; !ok {
@@ -73,26 +66,58 @@ func compare(build []int64, record map[int64]time.Time) error {
 	}
 	at, needs := greatest(record), build[len(build)-1]
 	message := fmt.Sprintf("the database is at version %d, this build needs %d", at, needs)
-	if at == needs {
+	if at >= needs {
 		message = fmt.Sprintf("the database is at version %d and lacks %s, which this build needs", at, list(missing))
 	}
 	return fault.New(fault.Conflict, fault.ReasonDatabase, message+": run `muxpost migrate`")
 }
 
-func newer(build []int64, record map[int64]time.Time) error {
-	var unknown []int64
-	for v := range record {
-		if !slices.Contains(build, v) {
-			unknown = append(unknown, v)
-		}
-	}
+// refuseContracts refuses a database from which a later release took away what this build needs.
+func refuseContracts(ctx context.Context, pool *pgxpool.Pool, build []int64, record map[int64]time.Time) error {
+	unknown := unknownTo(build, record)
 	if len(unknown) == 0 {
 		return nil
 	}
-	slices.Sort(unknown)
-	return fault.Newf(fault.Conflict, fault.ReasonDatabase,
-		"the database is newer than this build: it has %s, which this build does not know", list(unknown)).
+	rows, _ := pool.Query(ctx, "select version from public.muxpost_contracts where version = any($1) order by version", unknown)
+	contracts, err := pgx.CollectRows(rows, pgx.RowTo[int64]) // and with it the error of the query
+	switch {
+	case db.SQLState(err) == undefinedTable: // it is of a release that had no word for this
+		contracts = unknown
+	case err != nil:
+		return db.Fault(err)
+	case len(contracts) == 0:
+		return nil
+	}
+	return tooNew(contracts, "took away what this build needs")
+}
+
+// refuseNewer refuses a database that has anything which this build does not know.
+func refuseNewer(ctx context.Context, pool *pgxpool.Pool, p *goose.Provider) error {
+	record, err := readRecord(ctx, pool)
+	if err != nil {
+		return err
+	}
+	if unknown := unknownTo(versions(p), record); len(unknown) > 0 {
+		return tooNew(unknown, "this build does not know")
+	}
+	return nil
+}
+
+func tooNew(versions []int64, why string) error {
+	return fault.Newf(fault.Conflict, fault.ReasonDatabase, "the database is newer than this build: it has %s, which %s", list(versions), why).
 		WithRemedy("run the release of muxpost that migrated it, or a later one")
+}
+
+// unknownTo lists what a database has and a build does not know.
+func unknownTo(build []int64, record map[int64]time.Time) []int64 {
+	var out []int64
+	for v := range record {
+		if !slices.Contains(build, v) {
+			out = append(out, v)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // readRecord returns what was applied, and when. A database without the record has nothing.
@@ -108,12 +133,14 @@ func readRecord(ctx context.Context, pool *pgxpool.Pool) (map[int64]time.Time, e
 			return nil
 		})
 	}
-	const undefinedTable = "42P01"
 	if err != nil && db.SQLState(err) != undefinedTable {
 		return nil, db.Fault(err)
 	}
 	return record, nil
 }
+
+// undefinedTable is the SQLSTATE for a table that is not there.
+const undefinedTable = "42P01"
 
 func greatest(record map[int64]time.Time) int64 {
 	var out int64

@@ -11,6 +11,9 @@
 // A version of a lower range may so be newer than one of a higher. A database is therefore compared with a build as a set of
 // versions, not by the greatest. SQL files must name their schema in every statement: the search path is not theirs to know.
 //
+// The release before this one goes on running on the schema of this one, before services are replaced and after they are rolled back. So a
+// migration only adds; what takes away is a contract, and says in public.muxpost_contracts after which release (docs/upgrade.md).
+//
 // The package knows what it applies, and nothing of what the tables mean.
 package migrations
 
@@ -52,8 +55,8 @@ type Migration struct {
 }
 
 // Up applies what the database lacks, and returns it in the order applied. Any number of processes may call it at once: they
-// take turns, for a minute at most. A database that is newer than this build is fault.Conflict, and nothing is done; a failure
-// leaves the migrations before it applied.
+// take turns, for a minute at most. What a later release has added is left as it is; where it took away what this build needs, that is
+// fault.Conflict, and nothing is done. A failure leaves the migrations before it applied.
 func Up(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) ([]Migration, error) {
 	var done []Migration
 	err := withProvider(pool, files, log, func(p *goose.Provider) (err error) {
@@ -64,14 +67,19 @@ func Up(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) ([]Migration,
 }
 
 func up(ctx context.Context, pool *pgxpool.Pool, p *goose.Provider) ([]Migration, error) {
-	if err := refuseNewer(ctx, pool, p); err != nil {
+	record, err := readRecord(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	if err := refuseContracts(ctx, pool, versions(p), record); err != nil {
 		return nil, err
 	}
 	results, err := p.Up(ctx)
 	return applied(results, err), problem("the database could not be migrated", err)
 }
 
-// Down takes back what the database got after version to, the last applied first; 0 takes everything back, with all data.
+// Down takes back what the database got after version to, the last applied first; 0 takes everything back, with all data. A database that
+// is newer than this build is fault.Conflict: it does not know how.
 func Down(ctx context.Context, pool *pgxpool.Pool, to int64, log *slog.Logger) ([]Migration, error) {
 	var done []Migration
 	err := withProvider(pool, files, log, func(p *goose.Provider) error {

@@ -38,9 +38,11 @@ func (s *Store) Token(ctx context.Context, id string) (access.Token, error) {
 	return t, err
 }
 
-// Create keeps a token, of which ID, Name, Role, Hash, Who and Ends are given.
+// Create keeps a token, of which ID, Name, Role, Hash, Who and Ends are given, and forgets those that ended long ago.
 func (s *Store) Create(ctx context.Context, t access.Token) (access.Token, error) {
-	return s.one(ctx, `insert into access.tokens (id, name, role, hash, who, expires_at) values ($1, $2, $3, $4, $5, $6) returning `+columns,
+	return s.one(ctx, `
+with old as (delete from access.tokens where least(revoked_at, expires_at) < now() - interval '90 days')
+insert into access.tokens (id, name, role, hash, who, expires_at) values ($1, $2, $3, $4, $5, $6) returning `+columns,
 		t.ID, t.Name, t.Role.String(), t.Hash, t.Who, moment(t.Ends))
 }
 

@@ -3,6 +3,7 @@ package tokens
 import (
 	"errors"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -66,5 +67,39 @@ func TestStore_KeepsListsAndRevokes(t *testing.T) {
 	_, _, revoked := s.Revoke(t.Context(), "nope", "x")
 	if _, err := s.Token(t.Context(), "nope"); !errors.Is(err, fault.NotFound) || !errors.Is(revoked, fault.NotFound) {
 		t.Errorf("%v, %v", err, revoked)
+	}
+}
+
+// What ended long ago goes with the next token that is made; what counts never does.
+func TestCreate_ForgetsWhatEndedLongAgo(t *testing.T) {
+	pool := dbtest.New(t)
+	s := New(pool)
+	create := func(name string) {
+		t.Helper()
+		_, id, hash := access.New()
+		if _, err := s.Create(t.Context(), access.Token{ID: id, Name: name, Role: access.Read, Hash: hash}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"counts", "revoked", "expired", "revoked-lately"} {
+		create(name)
+	}
+	if _, err := pool.Exec(t.Context(), `update access.tokens set
+		revoked_at = case name when 'revoked' then now() - interval '91 days' when 'revoked-lately' then now() end,
+		expires_at = case name when 'expired' then now() - interval '91 days' when 'counts' then now() + interval '1 day' end`); err != nil {
+		t.Fatal(err)
+	}
+	create("new")
+	list, err := s.List(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, k := range list {
+		names = append(names, k.Name)
+	}
+	slices.Sort(names)
+	if want := []string{"counts", "new", "revoked-lately"}; !slices.Equal(names, want) {
+		t.Errorf("left are %v, not %v", names, want)
 	}
 }

@@ -63,6 +63,8 @@ const (
 	KeyAddress = "address"
 	// KeyPath is a file or directory.
 	KeyPath = "path"
+	// KeyRoutine is true on spans of what is done again and again.
+	KeyRoutine = "routine"
 	// KeyPID is a process id.
 	KeyPID = "pid"
 	// KeyCount is how many.

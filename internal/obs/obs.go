@@ -122,13 +122,20 @@ func (t *Telemetry) trace(ctx context.Context, config Config, about *resource.Re
 		sdktrace.WithSampler(sampler{sdktrace.AlwaysSample()}), sdktrace.WithRawSpanLimits(limits), sdktrace.WithResource(about),
 	}
 	if config.DataDir != "" {
-		files, err := spanfile.NewWriter(TracesDir(config.DataDir), config.Service, spanfile.WriterOptions{
-			OnError: func(err error) { t.stderr.Error("cannot write span files", KeyError, err) },
-		})
+		files := func(name string) (*spanfile.Writer, error) {
+			return spanfile.NewWriter(TracesDir(config.DataDir), name, spanfile.WriterOptions{
+				OnError: func(err error) { t.stderr.Error("cannot write span files", KeyError, err) },
+			})
+		}
+		others, err := files(config.Service)
 		if err != nil {
 			return err
 		}
-		options = append(options, sdktrace.WithSpanProcessor(files))
+		routine, err := files(config.Service + "-routine")
+		if err != nil {
+			return err
+		}
+		options = append(options, sdktrace.WithSpanProcessor(apart{routine: routine, others: others}))
 	}
 	if traces.named() {
 		exporter, err := t.collector.spans(ctx)

@@ -129,6 +129,35 @@ func TestTraceContext_SurvivesARowInADatabase(t *testing.T) {
 	}
 }
 
+// What is done again and again is written apart from deliveries, which begin within it.
+func TestRoutine_IsWrittenApartFromWhatComesOfIt(t *testing.T) {
+	var log bytes.Buffer
+	telemetry, dir := setup(t, &log)
+	ctx, endLook := Start(Routine(t.Context(), true), telemetry.Tracer("test"), "look")
+	_, endAsk := Start(ctx, telemetry.Tracer("test"), "ask")
+	event, endEvent := Start(Routine(ctx, false), telemetry.Tracer("test"), "event")
+	_, endInsert := Start(event, telemetry.Tracer("test"), "insert")
+	for _, end := range []func(error){endInsert, endEvent, endAsk, endLook} {
+		end(nil)
+	}
+	telemetry.Shutdown(t.Context())
+	for pattern, want := range map[string][]string{"poller-routine-*": {"look", "ask"}, "poller-[0-9]*": {"event", "insert"}} {
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("%s: %v, %v", pattern, files, err)
+		}
+		data, err := os.ReadFile(files[0])
+		if err != nil || bytes.Count(data, []byte("\n")) != len(want) {
+			t.Errorf("%s: %v\n%s", pattern, err, data)
+		}
+		for _, name := range want {
+			if !bytes.Contains(data, []byte(`"name":"`+name+`"`)) {
+				t.Errorf("%s has no %s", pattern, name)
+			}
+		}
+	}
+}
+
 func TestSetup_CallersSamplingFlagLosesNoTrace(t *testing.T) {
 	telemetry, dir := setup(t, &bytes.Buffer{})
 	ctx := Extract(t.Context(), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")

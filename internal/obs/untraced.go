@@ -13,7 +13,7 @@ type untraced struct{}
 // thousand times a minute would push the traces of deliveries out of the span files. A span whose parent is kept is kept all the same.
 func Untraced(ctx context.Context) context.Context { return context.WithValue(ctx, untraced{}, true) }
 
-// sampler keeps every trace, but for those that would begin below Untraced.
+// sampler keeps every trace, but for those that would begin below Untraced, and says which spans are routine.
 type sampler struct{ sdktrace.Sampler }
 
 // ShouldSample decides on one span.
@@ -21,5 +21,9 @@ func (s sampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingRe
 	if p.ParentContext.Value(untraced{}) != nil && !trace.SpanContextFromContext(p.ParentContext).IsValid() {
 		return sdktrace.SamplingResult{Decision: sdktrace.Drop}
 	}
-	return s.Sampler.ShouldSample(p)
+	result := s.Sampler.ShouldSample(p)
+	if yes, _ := p.ParentContext.Value(routine{}).(bool); yes {
+		result.Attributes = append(result.Attributes, routinely)
+	}
+	return result
 }

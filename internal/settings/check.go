@@ -144,6 +144,8 @@ func (t *Tmuxd) check(p *problems) {
 	}
 	p.add(t.Capacity < 0, "capacity is %d: use 0 for any number of agents, or as many as this host can bear", t.Capacity)
 	p.add(t.Retain.Age < time.Minute, "retain.age is %v: use 1m or more, or nobody can look at what an agent left", t.Retain.Age)
+	p.add(t.Retain.Journal < minJournal, "retain.journal is %v: it must be %v at least, because within that time a delivery may be asked about again",
+		t.Retain.Journal, minJournal)
 	p.add(t.Retain.Count < 0, "retain.count is %d: use 0 or more", t.Retain.Count)
 	t.Tasks.check(p)
 	info, err := os.Stat(t.Exec)
@@ -169,6 +171,7 @@ func (d *Dispatcher) check(p *problems) {
 	checkListen(p, d.Listen)
 	d.checkHosts(p)
 	checkRetention(p, "retention", d.Retention)
+	p.add(d.UndeliveredRetention < d.Retention, "undelivered_retention is %v, and retention %v: it must not be shorter", d.UndeliveredRetention, d.Retention)
 	checkRetention(p, "events_retention", d.EventsRetention)
 	b := d.Breaker
 	p.add(b.Deaths < 0 || b.Deaths > 1000, "breaker.deaths is %d: it must be 1 to 1000, or 0 to park nothing", b.Deaths)

@@ -81,6 +81,8 @@ type Retain struct {
 	Age time.Duration `conf:"age"`
 	// Count is how many such panes are kept at most.
 	Count int `conf:"count"`
+	// Journal is how long it is known what was delivered to a session that was forgotten since.
+	Journal time.Duration `conf:"journal"`
 }
 
 // Tasks is how attempts, the launches of tasks that run to completion, are limited and kept.
@@ -232,6 +234,8 @@ type Dispatcher struct {
 	Shadow bool `conf:"shadow"`
 	// Retention is how long what was delivered is kept.
 	Retention time.Duration `conf:"retention"`
+	// UndeliveredRetention is how long what was not delivered is kept since it changed last.
+	UndeliveredRetention time.Duration `conf:"undelivered_retention"`
 	// EventsRetention is how long events are kept for those who follow them; Retention when the file leaves it out.
 	EventsRetention time.Duration `conf:"events_retention"`
 	LogLevel        slog.Level    `conf:"log_level"`

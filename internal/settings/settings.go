@@ -114,13 +114,13 @@ func LoadService(w Where, service layout.Service) (Settings, error) {
 
 // defaults fills in what a file may leave out and what does not depend on anything else in it.
 func (s *Settings) defaults() {
-	s.Tmuxd = Tmuxd{Tmux: "tmux", MakeDirectory: true, TreesMinFreeMiB: defaultMinFree, Width: 200, Height: 50, Retain: Retain{Age: defaultRetainAge, Count: defaultRetainCount},
+	s.Tmuxd = Tmuxd{Tmux: "tmux", MakeDirectory: true, TreesMinFreeMiB: defaultMinFree, Width: 200, Height: 50, Retain: Retain{Age: defaultRetainAge, Count: defaultRetainCount, Journal: longRetention},
 		Tasks:     Tasks{Limit: 2 * time.Hour, MaxLimit: 24 * time.Hour, MaxRunning: 64, KeepFor: 7 * 24 * time.Hour, Keep: 500},
 		Harnesses: BuiltinHarnesses()}
 	if s.Tmuxd.Host, _ = os.Hostname(); s.Tmuxd.Host == "" {
 		s.Tmuxd.Host = "localhost"
 	}
-	s.Dispatcher = Dispatcher{Resume: true, FirstSpawn: FirstSpawnAny, Retention: defaultRetention,
+	s.Dispatcher = Dispatcher{Resume: true, FirstSpawn: FirstSpawnAny, Retention: defaultRetention, UndeliveredRetention: longRetention,
 		Breaker: Breaker{Deaths: 5, Within: 10 * time.Minute}, Idle: Idle{After: 7 * 24 * time.Hour}}
 	s.Poller = Poller{Workers: 8, Budget: ledger.DefaultBudget, LoopPosts: defaultLoopPosts, Retention: defaultRetention, DigestAfter: 5,
 		CoalesceChecks: true, Webhook: Webhook{MaxBodyMiB: defaultMaxBody}}

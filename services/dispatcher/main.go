@@ -159,7 +159,7 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 		return records.Listen(ctx, func() { news.Tell(hints.Any) }, telemetry.Logger)
 	})
 	group.Add("forget", func(ctx context.Context) error {
-		return forget.Run(ctx, records, forget.Keep{Deliveries: config.Retention, Events: config.EventsRetention}, telemetry.Logger)
+		return forget.Run(ctx, records, forget.Keep{Deliveries: config.Retention, Undelivered: config.UndeliveredRetention, Events: config.EventsRetention}, telemetry.Logger)
 	})
 	group.Add("health", func(ctx context.Context) error {
 		return watchHealth(ctx, records, api, telemetry.Logger, healthEvery)

@@ -218,6 +218,17 @@ func TestReap_WhatIsGoneAnywayIsForgottenByItsAge(t *testing.T) {
 	if got := r.files(r.item.Target()); !slices.Equal(got, []string{"tokens/" + r.item.Target() + ".json"}) {
 		t.Errorf("left: %v", got)
 	}
+	// And what keeps an older act away, once none can come any more.
+	keep := host.Retain{Age: time.Hour, Journal: 48 * time.Hour}
+	r.Reap(r.ctx(), keep)
+	if got := r.files(r.item.Target()); len(got) != 1 {
+		t.Errorf("left: %v", got)
+	}
+	r.later(49 * time.Hour)
+	r.Reap(r.ctx(), keep)
+	if got := r.files(r.item.Target()); len(got) > 0 {
+		t.Errorf("left: %v", got)
+	}
 }
 
 // What the record of an incarnation alone knew is in the journal before it goes: a first prompt that may have been read is not typed again.

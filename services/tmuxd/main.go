@@ -148,7 +148,7 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	group.Add("watch", h.Watch)
 	group.Add("attempts", attempts.Keep)
 	group.Add("reaper", func(ctx context.Context) error {
-		return h.Reaping(ctx, host.Retain{Age: c.Retain.Age, Count: c.Retain.Count})
+		return h.Reaping(ctx, host.Retain{Age: c.Retain.Age, Count: c.Retain.Count, Journal: c.Retain.Journal})
 	})
 	return group.Run(ctx)
 }

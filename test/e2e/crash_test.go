@@ -43,23 +43,35 @@ type crashing struct {
 // change its configuration before that, and may be nil.
 func crashStack(t *testing.T, limit time.Duration, change func(*world)) *crashing {
 	t.Helper()
+	return crashStackOf(t, &mortal, limit, change)
+}
+
+// crashStackOf is crashStack with other programs.
+func crashStackOf(t *testing.T, b *build, limit time.Duration, change func(*world)) *crashing {
+	t.Helper()
 	seed := fakegithub.Seed{Repos: []fakegithub.Repo{{
 		Owner: stack.Owner, Name: stack.Repo, Associations: map[string]string{stack.Author: "MEMBER"},
 	}}}
 	c := &crashing{env: []string{"FAKEAGENT_TURN=100ms"}, patience: 30 * time.Second, all: &[]judged{}}
-	c.world = startBuild(t, &mortal, limit, seed, func(w *world) {
+	c.world = startBuild(t, b, limit, seed, func(w *world) {
 		w.Env = c.env
 		if change != nil {
 			change(w)
 		}
 	})
+	c.pool = c.connect()
+	return c
+}
+
+// connect returns a pool on the stack's database.
+func (c *crashing) connect() *pgxpool.Pool {
+	c.t.Helper()
 	pool, err := pgxpool.New(c.ctx, c.databaseURL())
 	if err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
-	t.Cleanup(pool.Close)
-	c.pool = pool
-	return c
+	c.t.Cleanup(pool.Close)
+	return pool
 }
 
 // on reports failures to a subtest.

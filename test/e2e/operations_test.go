@@ -19,19 +19,20 @@ import (
 	"muxpost.dev/muxpost/test/stack"
 )
 
-// recipe is one fenced block of docs/operations.md.
+// recipe is one fenced block of a document.
 type recipe struct {
 	line int
 	// with are the words behind "sh": "curl" or "grpcurl" when it is for one of them alone, "stream" when it goes on until interrupted, "yours" when
-	// it stands for what a reader has.
+	// it stands for what a reader has; in docs/backup.md when it is for.
 	with, text string
 }
 
 func (r recipe) has(word string) bool { return strings.Contains(" "+r.with+" ", " "+word+" ") }
 
-func recipes(t *testing.T) (all []recipe) {
+// recipes are the blocks of a document, of which it has so many at least.
+func recipes(t *testing.T, name string, least int) (all []recipe) {
 	t.Helper()
-	data, err := os.ReadFile("../../docs/operations.md")
+	data, err := os.ReadFile("../../docs/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,11 +40,11 @@ func recipes(t *testing.T) (all []recipe) {
 	for _, m := range regexp.MustCompile("(?ms)^```(.*?)\n(.*?)^```$").FindAllStringSubmatchIndex(doc, -1) {
 		lang, with, _ := strings.Cut(doc[m[2]:m[3]], " ")
 		if lang != "sh" {
-			t.Errorf("line %d: a block that is not run", strings.Count(doc[:m[0]], "\n")+1)
+			t.Errorf("docs/%s:%d: a block that is not run", name, strings.Count(doc[:m[0]], "\n")+1)
 		}
 		all = append(all, recipe{strings.Count(doc[:m[0]], "\n") + 1, with, doc[m[4]:m[5]]})
 	}
-	if len(all) < 20 {
+	if len(all) < least {
 		t.Fatalf("only %d blocks were found", len(all))
 	}
 	return all
@@ -51,7 +52,7 @@ func recipes(t *testing.T) (all []recipe) {
 
 func TestOperations_EveryMethodHasARecipe(t *testing.T) {
 	var text string
-	for _, r := range recipes(t) {
+	for _, r := range recipes(t, "operations.md", 20) {
 		text += r.text
 	}
 	for name, service := range map[string]protoreflect.ServiceDescriptor{
@@ -88,7 +89,7 @@ func TestOperations_TheRecipesWork(t *testing.T) {
 			w.dispatcherDies()
 			k := &kitchen{world: w, delivered: row.GetDeliveryId(), environ: append(os.Environ(), "PATH="+path, "run="+w.Dir, "item="+item,
 				"pull="+stack.Item(number+1))}
-			for _, r := range recipes(t) {
+			for _, r := range recipes(t, "operations.md", 20) {
 				switch other := map[string]string{"curl": "grpcurl", "grpcurl": "curl"}[tool]; {
 				case r.has("yours") || r.has(other):
 				case strings.Contains(r.text, "call() {"):

@@ -23,9 +23,9 @@ const (
 	stopNews = 2 * time.Second
 )
 
-// Down stops the services and the local database, and leaves agents alone. It reports whether anything ran. What cannot be
-// stopped does not keep the rest from being stopped; the errors come together.
-func (s *Stack) Down(ctx context.Context) (ran bool, err error) {
+// Down stops the services, and the local database unless that is to be kept, and leaves agents alone. It reports whether anything ran. What
+// cannot be stopped does not keep the rest from being stopped; the errors come together.
+func (s *Stack) Down(ctx context.Context, keepDatabase bool) (ran bool, err error) {
 	if _, err := os.Stat(s.DataDir.RunDir()); err == nil {
 		unlock, err := Lock(s.DataDir)
 		if err != nil {
@@ -38,6 +38,9 @@ func (s *Stack) Down(ctx context.Context) (ran bool, err error) {
 		stopped, err := s.stop(ctx, service, s.Say)
 		ran = ran || stopped
 		problems = append(problems, err)
+	}
+	if keepDatabase {
+		return ran, errors.Join(problems...)
 	}
 	stopped, err := s.stopPostgres(ctx)
 	return ran || stopped, errors.Join(append(problems, err)...)

@@ -311,7 +311,7 @@ func TestAgents_AreTheSocketsThatSomebodyListensOn(t *testing.T) {
 
 func TestDown_WithNothingRunningSaysNothingRan(t *testing.T) {
 	r := newRig(t)
-	if ran, err := r.Down(t.Context()); ran || err != nil || r.said.Len() > 0 {
+	if ran, err := r.Down(t.Context(), false); ran || err != nil || r.said.Len() > 0 {
 		t.Errorf("%v, %v, %q", ran, err, r.said)
 	}
 }

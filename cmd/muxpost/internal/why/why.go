@@ -42,7 +42,7 @@ func outcomes() map[string]Explanation {
 		"evacuated": {"the host of the session was given up, so a new conversation was begun on another one", ""},
 		"no_host": {
 			"no host may take the work item: each is drained, or has not the labels that the item needs, or there is none",
-			"muxpost hosts shows them; " + byItself + " once one may",
+			"muxpost hosts shows them; it is tried again by itself once one may",
 		},
 		"host_draining": {
 			"the session ended on a host that is being drained, and its conversation is there",
@@ -89,7 +89,7 @@ func outcomes() map[string]Explanation {
 		"not_ready": {"the agent lives and the box to type into is not there yet", byItself + "; if it lasts, " + look},
 		"host_unreachable": {
 			"the host did not answer, so nothing is concluded and nothing is started elsewhere",
-			"see that tmuxd runs there (muxpost status); no try is spent meanwhile",
+			"see that tmuxd runs there (muxpost hosts says since when it is away); muxpost hosts evacuate gives a host up",
 		},
 		"tmux_no_answer":  {"the session's tmux server did not answer, which says nothing about the agent", byItself + "; " + hostLog},
 		"spawn_no_answer": {"whether a session was started is not known, or it could not be done now", byItself + "; " + hostLog},
@@ -133,7 +133,7 @@ func outcomes() map[string]Explanation {
 		},
 		"spawn_forbidden": {
 			"policy allows no first session for this kind of event",
-			"start a session for the work item by hand, or change the policy",
+			"change dispatcher.first_spawn, or have another event start it; then muxpost retry " + DeliveryID,
 		},
 		"target_collision": {
 			"another work item has a session of the same name, and two never share one, so nothing was started",
@@ -241,7 +241,7 @@ func faults() map[string]Explanation {
 			"the dispatcher did not answer, so the event waits; no try is spent",
 			"see muxpost status, and start what is down with muxpost up",
 		},
-		"rate_limited":       {"the upstream limit is used up", byItself + " once the limit allows it; a token raises the limit"},
+		"rate_limited":       {"the upstream limit is used up", "it is tried again by itself once the limit allows it; a token raises the limit"},
 		"source_unreachable": {"the source did not answer", byItself},
 		"source_refused": {
 			"the source refused the request: a wrong token, a missing permission, or no such repository",
@@ -267,7 +267,7 @@ func faults() map[string]Explanation {
 		},
 		"no_capacity": {
 			"as many agents live on the host, or as many attempts run there, as it lets at once",
-			byItself + " once one has ended; end one that nobody needs, or raise tmuxd.capacity, or tmuxd.tasks.max_running for attempts",
+			"it is tried again by itself once one has ended; end one that nobody needs, or raise tmuxd.capacity, or tmuxd.tasks.max_running for attempts",
 		},
 		"tree_preparing": {
 			"the item's working tree is being made, or its repository cannot be read now",

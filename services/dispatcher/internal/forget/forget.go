@@ -23,12 +23,14 @@ const (
 type Records interface {
 	// ForgetDeliveries deletes deliveries that have been finished for longer than keep, and returns how many went.
 	ForgetDeliveries(ctx context.Context, keep time.Duration) (int64, error)
+	// ForgetUndelivered deletes deliveries that were not delivered and have not changed for longer than keep, and returns how many went.
+	ForgetUndelivered(ctx context.Context, keep time.Duration) (int64, error)
 	// ForgetEvents deletes events that are older than keep and tell of nothing that is unfinished, and returns how many went.
 	ForgetEvents(ctx context.Context, keep time.Duration) (int64, error)
 }
 
 // Keep is how long what is old is kept.
-type Keep struct{ Deliveries, Events time.Duration }
+type Keep struct{ Deliveries, Undelivered, Events time.Duration }
 
 // Run deletes at once and then every hour, until ctx ends. It returns nil: trouble with the records is waited out.
 func Run(ctx context.Context, records Records, keep Keep, log *slog.Logger) error {
@@ -56,6 +58,10 @@ func once(ctx context.Context, records Records, keep Keep) (deliveries, events i
 	ctx, cancel := context.WithTimeout(ctx, roundTime)
 	defer cancel()
 	if deliveries, err = records.ForgetDeliveries(ctx, keep.Deliveries); err != nil {
+		return deliveries, 0, err
+	}
+	undelivered, err := records.ForgetUndelivered(ctx, keep.Undelivered)
+	if deliveries += undelivered; err != nil {
 		return deliveries, 0, err
 	}
 	events, err = records.ForgetEvents(ctx, keep.Events)

@@ -35,6 +35,10 @@ func (r *records) ForgetDeliveries(_ context.Context, keep time.Duration) (int64
 	return int64(keep / time.Hour), r.err
 }
 
+func (r *records) ForgetUndelivered(_ context.Context, keep time.Duration) (int64, error) {
+	return int64(keep / time.Hour), nil
+}
+
 func (r *records) ForgetEvents(_ context.Context, keep time.Duration) (int64, error) {
 	return int64(keep / time.Hour), nil
 }
@@ -46,7 +50,7 @@ func TestRun_AtOnceAndEveryHourAndThroughTrouble(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- Run(ctx, r, Keep{Deliveries: 3 * time.Hour, Events: 5 * time.Hour}, slog.New(slog.NewTextHandler(&log, nil)))
+			ended <- Run(ctx, r, Keep{Deliveries: 3 * time.Hour, Undelivered: 40 * time.Hour, Events: 5 * time.Hour}, slog.New(slog.NewTextHandler(&log, nil)))
 		}()
 		synctest.Wait()
 		if n := r.heal(); n != 1 {
@@ -61,7 +65,7 @@ func TestRun_AtOnceAndEveryHourAndThroughTrouble(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if told := log.String(); strings.Count(told, "were not deleted") != 1 || strings.Count(told, "count=3 events=5") != 2 {
+		if told := log.String(); strings.Count(told, "were not deleted") != 1 || strings.Count(told, "count=43 events=5") != 2 {
 			t.Errorf("told:\n%s", told)
 		}
 	})

@@ -158,7 +158,7 @@ func (s *Server) ListDeliveries(ctx context.Context, r *dispatcherv1.ListDeliver
 	q := deliver.DeliveryQuery{WorkItem: item, Host: r.GetHost(), Reason: dispatch.Reason(r.GetReason()), Limit: limit + 1}
 	if q.Reason != "" && !slices.Contains(dispatch.Reasons(), q.Reason) {
 		return nil, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "%.64q is no reason of an outcome", r.GetReason()).
-			WithRemedy("docs/glossary.md lists the reasons of the dispatcher")
+			WithRemedy("docs/runbook.md lists the reasons of the dispatcher")
 	}
 	if q.Outcome, err = wantedOutcome(r.GetOutcome()); err != nil {
 		return nil, err

@@ -10,11 +10,23 @@ import (
 // forgetBatch is how many rows one statement deletes, so that none is locked for long.
 const forgetBatch = 1000
 
-// Only what was delivered is finished for the dispatcher: anything else may be asked for again, or a person may have to look at it.
+// Only what was delivered is finished for the dispatcher: anything else may be asked for again, or a person may have to look at it, for a longer
+// time.
 const forgetDeliveriesSQL = `
 delete from dispatcher.deliveries where delivery_id in (
 	select delivery_id from dispatcher.deliveries
 	where outcome = 'delivered' and created_at < now() - $1::interval and updated_at < now() - $1::interval
+	order by created_at
+	limit $2
+	for update skip locked
+)`
+
+// What was not delivered and has not changed for so long is asked for by nobody. Should it be, it is decided anew, and the host still knows what
+// was typed.
+const forgetUndeliveredSQL = `
+delete from dispatcher.deliveries where delivery_id in (
+	select delivery_id from dispatcher.deliveries
+	where outcome <> 'delivered' and created_at < now() - $1::interval and updated_at < now() - $1::interval
 	order by created_at
 	limit $2
 	for update skip locked
@@ -46,6 +58,11 @@ func (s *Store) ForgetDeliveries(ctx context.Context, keep time.Duration) (int64
 		}
 	}
 	return s.forget(ctx, forgetDeliveriesSQL, keep)
+}
+
+// ForgetUndelivered deletes deliveries that were not delivered and have not changed for longer than keep, and returns how many went.
+func (s *Store) ForgetUndelivered(ctx context.Context, keep time.Duration) (int64, error) {
+	return s.forget(ctx, forgetUndeliveredSQL, keep)
 }
 
 // ForgetEvents deletes events that are older than keep, except those of deliveries that are known and not delivered, and returns how many went.

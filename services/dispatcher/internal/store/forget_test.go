@@ -61,6 +61,14 @@ func TestForget_OnlyWhatWasDeliveredLongAgoAndWhatWasToldOfIt(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("left %v, want %v", got, want)
 	}
+	// The others have not changed for 100 days either, which is long enough at some point.
+	if n, err := s.ForgetUndelivered(t.Context(), 101*24*time.Hour); err != nil || n != 0 {
+		t.Errorf("%d that were not delivered, %v", n, err)
+	}
+	exec(`update dispatcher.deliveries set updated_at = now() where delivery_id = 'delivery-dropped'`)
+	if n, err := s.ForgetUndelivered(t.Context(), 99*24*time.Hour); err != nil || n != int64(len(dispatch.Outcomes())-2) {
+		t.Errorf("%d that were not delivered, %v", n, err)
+	}
 	for _, e := range events(t, s, deliver.EventQuery{}) {
 		if e.DeliveryID == "delivery-delivered" || e.DeliveryID == "delivery-new" || e.Type == "session.spawned" {
 			t.Errorf("left %+v", e)

@@ -176,6 +176,7 @@ func (p *Poller) source(name string) (Watched, error) {
 func (p *Poller) look(ctx context.Context, w Watched, every time.Duration, byHand bool) Result {
 	ctx, cancel := context.WithTimeout(ctx, LookTime)
 	defer cancel()
+	ctx = obs.Routine(ctx, true)
 	began, holder := p.config.Now(), p.config.Holder+"/"+rand.Text()
 	look, err := p.config.Ledger.BeginLook(ctx, w.Name, holder, lookLease, every)
 	if err != nil {

@@ -187,7 +187,7 @@ func (s *Store) begin(ctx context.Context, r poll.Record, events []poll.Event) [
 		if look := trace.SpanContextFromContext(ctx); look.IsValid() {
 			options = append(options, trace.WithLinks(trace.Link{SpanContext: look}))
 		}
-		own, span := s.tracer.Start(ctx, "poll.Event", options...)
+		own, span := s.tracer.Start(obs.Routine(ctx, false), "poll.Event", options...)
 		traces[i] = eventTrace{ctx: own, end: func(err error) {
 			if err != nil {
 				span.SetStatus(codes.Error, err.Error())

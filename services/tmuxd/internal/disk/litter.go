@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +20,8 @@ import (
 //	specs/STAMP.json             the start; until the wrapper or we take it, or until it is too late to start
 //	prompts/STAMP.txt            the incarnation; until it has ended
 //	notes/TARGET.STAMP           the incarnation; until it has ended
-//	tokens/TARGET.json           the target; for good, it is what keeps an older act from ever coming back
-//	journal/TARGET.jsonl         the deliveries; for good, a restored database asks about each again
+//	tokens/TARGET.json           the target; it is what keeps an older act from ever coming back, until the target is retired
+//	journal/TARGET.jsonl         the deliveries; a restored database asks about each again, until the target is retired
 //	attempts/ID/*                the attempt; until it is swept, which an open one never is (see package attempt)
 //	agents/STAMP                 the incarnation's channel (package channel); until the next one starts or the target is forgotten
 //	token.json, floor.json       the host; for good
@@ -77,6 +78,53 @@ func (d *Dir) Forget(target string, token int64) error {
 		return err
 	}
 	return syncDir(d.path("sessions"))
+}
+
+// Retired returns the targets that nobody remembers, and to which nothing was delivered since a time.
+func (d *Dir) Retired(since time.Time) ([]string, error) {
+	names, err := filepath.Glob(d.path("journal", "*.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := filepath.Glob(d.path("tokens", "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, path := range append(names, tokens...) {
+		target := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".jsonl"), ".json")
+		if !slices.Contains(out, target) && d.isRetired(target, since) {
+			out = append(out, target)
+		}
+	}
+	return out, nil
+}
+
+// isRetired is false where that cannot be told.
+func (d *Dir) isRetired(target string, since time.Time) bool {
+	if _, err := os.Lstat(d.path("sessions", target+".json")); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	for _, path := range []string{d.path("journal", target+".jsonl"), d.path("tokens", target+".json")} {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) && !older(path, since, 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// Retire removes the last that is kept of a retired target: its journal and its highest fencing token. It reports whether it is one. Whoever
+// calls it has the turn of the target.
+func (d *Dir) Retire(target string, since time.Time) (bool, error) {
+	if !d.isRetired(target, since) {
+		return false, nil
+	}
+	for _, path := range []string{d.path("journal", target+".jsonl"), d.path("tokens", target+".json")} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // Tidy removes the files that have no owner any more: what a crash left behind. Records of targets that nobody remembers are kept for an age.

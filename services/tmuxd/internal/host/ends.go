@@ -33,6 +33,10 @@ type Litter interface {
 	Forget(target string, token int64) error
 	// Tidy removes files that have no owner any more, and returns their names. Records of targets that nobody remembers are kept for an age.
 	Tidy(now time.Time, age time.Duration) (removed []string, err error)
+	// Retired returns the targets that were forgotten, and to which nothing was delivered since a time.
+	Retired(since time.Time) ([]string, error)
+	// Retire removes the journal and the highest fencing token of such a target, if it still is one.
+	Retire(target string, since time.Time) (bool, error)
 }
 
 // Tree is what lives of an incarnation.

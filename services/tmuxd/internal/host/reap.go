@@ -17,6 +17,8 @@ type Retain struct {
 	Age time.Duration
 	// Count is how many panes of agents that ended are kept at most; the oldest go first. Each of them has a tmux server.
 	Count int
+	// Journal is how long the journal and the highest fencing token of a session are kept of which nothing else is; zero is for good.
+	Journal time.Duration
 }
 
 const (
@@ -55,7 +57,7 @@ func (h *Host) Reaping(ctx context.Context, keep Retain) error {
 }
 
 // Reap removes what has ended and is too old, or too much: the sessions, and everything that is remembered of them but the highest fencing
-// token and the journal. What is not proven to be over is never touched: a session that lives or does not answer, one with guests, one that
+// token and the journal, which go once they are old. What is not proven to be over is never touched: a session that lives or does not answer, one with guests, one that
 // somebody looks at. It also ends what an agent left behind whose wrapper was killed before it could.
 func (h *Host) Reap(ctx context.Context, keep Retain) {
 	targets, err := h.Disk.Targets()
@@ -99,6 +101,31 @@ func (h *Host) Reap(ctx context.Context, keep Retain) {
 	}
 	if err != nil {
 		h.Logger.WarnContext(ctx, "the state directory cannot be tidied", obs.KeyError, err)
+	}
+	if keep.Journal > 0 {
+		h.retire(ctx, h.Now().Add(-keep.Journal))
+	}
+}
+
+// retire removes what is left of targets to which nothing was delivered since a time, under the turn of each: nothing is delivered meanwhile.
+func (h *Host) retire(ctx context.Context, since time.Time) {
+	targets, err := h.Disk.Retired(since)
+	if err != nil {
+		h.Logger.WarnContext(ctx, "the journals on disk cannot be listed", obs.KeyError, err)
+	}
+	for _, target := range targets {
+		_, release, ok := h.turn(ctx, closed{target: target})
+		if !ok {
+			continue
+		}
+		gone, err := h.Disk.Retire(target, since)
+		release()
+		switch {
+		case err != nil:
+			h.Logger.WarnContext(ctx, "a journal cannot be removed", obs.KeyTarget, target, obs.KeyError, err)
+		case gone:
+			h.Logger.InfoContext(ctx, "what was delivered to a session long ago is forgotten", obs.KeyTarget, target)
+		}
 	}
 }
 

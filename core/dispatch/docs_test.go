@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-func TestReasons_AreInTheGlossary(t *testing.T) {
-	data, err := os.ReadFile("../../docs/glossary.md")
+func TestReasons_AreInTheRunbook(t *testing.T) {
+	data, err := os.ReadFile("../../docs/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range Reasons() {
 		if !strings.Contains(string(data), "| `"+string(r)+"` | ") {
-			t.Errorf("docs/glossary.md does not explain %q", r)
+			t.Errorf("docs/runbook.md does not explain %q", r)
 		}
 	}
 }

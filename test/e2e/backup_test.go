@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"muxpost.dev/muxpost/internal/needs"
+	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+	"muxpost.dev/muxpost/test/stack"
+)
+
+// follows runs the blocks of docs/backup.md that are for one thing, in their order.
+func (c *crashing) follows(purpose, backup string) {
+	c.t.Helper()
+	socket := "host=" + filepath.Join(c.Dir, "postgres") + " user=postgres dbname="
+	ran := 0
+	for _, r := range recipes(c.t, "backup.md", 6) {
+		if !r.has(purpose) {
+			continue
+		}
+		cmd := exec.CommandContext(c.ctx, "sh", "-eu", "-c", r.text)
+		cmd.Env = append(os.Environ(), "PATH="+c.Bin+":"+os.Getenv("PATH"), "MUXPOST_DATA_DIR="+c.Dir, "MUXPOST_CONFIG="+c.ConfigFile(), "data="+c.Dir,
+			"backup="+backup, "database="+socket+"muxpost", "server="+socket+"postgres", "tried="+socket+"muxpost_tried")
+		cmd.Env = append(cmd.Env, c.env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			c.t.Fatalf("docs/backup.md:%d: %v\n%s%s", r.line, err, r.text, out)
+		}
+		ran++
+	}
+	if ran == 0 {
+		c.t.Fatalf("docs/backup.md has no block for %s", purpose)
+	}
+}
+
+// The database is dumped while events are on their way, and everything goes on. Then it is replaced by the dump: agents are where they were,
+// hosts have seen newer fencing tokens than it knows, an item has an agent that it never heard of, and a token is revoked that it does not know
+// to be. What upstream still has arrives once in all.
+func TestBackup_TheCommandsBringEverythingBack(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"pg_dump", "pg_restore", "psql"} {
+		needs.Program(t, program)
+	}
+	c := crashStack(t, 4*time.Minute, nil)
+	c.patience, c.tries = time.Minute, 1
+	backup := filepath.Join(c.Dir, "backup")
+	numbers := []int{c.open(), c.open(), c.open()}
+	c.pollNow()
+	conversations := map[int]string{}
+	for _, n := range numbers {
+		c.ended(n, 1)
+		conversations[n] = c.session(n).GetConversationId()
+	}
+	for range 3 {
+		for _, n := range numbers {
+			c.say(n, "This is on its way when the dump is made.")
+		}
+	}
+	c.pollNow()
+	var open int
+	c.until("events are on their way, in the ledger and at the dispatcher", func() bool {
+		err := c.pool.QueryRow(c.ctx, `select count(*) from poller.events e join dispatcher.deliveries d using (delivery_id)
+			where e.state = 'leased' and d.outcome <> 'delivered'`).Scan(&open)
+		return err == nil && open > 0
+	})
+	c.follows("backup", backup)
+	info, err := os.Stat(filepath.Join(backup, "muxpost.dump"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the dump: %v, %v", info, err)
+	}
+	c.follows("practice", backup)
+
+	// It goes on: what was on its way arrives, more does, an item is new, and a person sends something.
+	for _, n := range numbers {
+		c.say(n, "This comes after the dump.")
+	}
+	late := c.open()
+	c.pollNow()
+	send := func() {
+		c.t.Helper()
+		if out, err := c.Run(c.ctx, "send", stack.Item(numbers[0]), "a message by hand", "--key", "by-hand"); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	send()
+	before := map[int][]*pollerv1.LedgerEntry{late: c.ended(late, 1), numbers[0]: c.ended(numbers[0], 6), numbers[1]: c.ended(numbers[1], 5), numbers[2]: c.ended(numbers[2], 5)}
+	conversations[late] = c.session(late).GetConversationId()
+	newest, seen := c.token(), c.agentOf(late)
+
+	c.pool.Close() // it is another database from here on
+	c.follows("restore", backup)
+	c.pool = c.connect()
+	if c.token() <= newest {
+		t.Errorf("after the restore fencing tokens go on from %d, and hosts have seen %d", c.token(), newest)
+	}
+	c.endLeasesUpTo(newest)
+	send() // again, as docs/backup.md says
+	for n, was := range before {
+		rows := c.ended(n, len(was))
+		for i, row := range rows {
+			if len(rows) != len(was) || row.GetDeliveryId() != was[i].GetDeliveryId() {
+				t.Errorf("the events of %s were %v, and are %v", stack.Item(n), was, rows)
+				break
+			}
+		}
+		c.judge(n, conversations[n], rows)
+	}
+	if now := c.agentOf(late); now != seen {
+		t.Errorf("the agent that the dump does not know was %d, and is %d", seen, now)
+	}
+	d, err := c.Dispatcher.GetDelivery(c.ctx, &dispatcherv1.GetDeliveryRequest{DeliveryId: before[numbers[1]][4].GetDeliveryId()})
+	if err != nil || d.GetDelivery().GetHow() != dispatcherv1.How_HOW_ALREADY {
+		t.Errorf("what was delivered after the dump, after the restore: %v %v", d, err)
+	}
+	// And it goes on: no host refuses the new leases.
+	for n, was := range before {
+		c.say(n, "This comes after the restore.")
+		c.pollNow()
+		c.judge(n, conversations[n], c.ended(n, len(was)+1))
+	}
+}
+
+// endLeasesUpTo ends the leases that a restored database remembers, as half a minute would.
+func (c *crashing) endLeasesUpTo(token int64) {
+	c.t.Helper()
+	if _, err := c.pool.Exec(c.ctx, `update dispatcher.leases set until = clock_timestamp() where holder <> '' and token <= $1`, token); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := c.pool.Exec(c.ctx, `update poller.events set lease_until = clock_timestamp() where state = 'leased'`); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// token is the highest fencing token that was given out.
+func (c *crashing) token() (token int64) {
+	c.t.Helper()
+	if err := c.pool.QueryRow(c.ctx, `select last_value from dispatcher.fencing_token`).Scan(&token); err != nil {
+		c.t.Fatal(err)
+	}
+	return token
+}
+
+// agentOf is the one agent of an item.
+func (c *crashing) agentOf(number int) int {
+	c.t.Helper()
+	agents, _ := c.agents(c.session(number))
+	if len(agents) != 1 {
+		c.t.Fatalf("%s has the agents %v", stack.Item(number), agents)
+	}
+	return agents[0]
+}
