@@ -15,6 +15,7 @@ create table dispatcher.team_runs (
     reason       text not null default '',
     detail       text not null default '',
     ended_by     text not null default '',
+    waits        text not null default '',
     who          text not null default '',
     work_item    text not null default '',
     holder       text not null default '',

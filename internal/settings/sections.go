@@ -119,6 +119,8 @@ type Harness struct {
 	Task []string `conf:"task"`
 	// TaskPrompt says how the task reaches it: see the TaskPrompt constants.
 	TaskPrompt string `conf:"task_prompt"`
+	// Check is true for a check: what it exits with says whether the work is good. It is never used for anything else.
+	Check bool `conf:"check"`
 	// ConversationID says where the id comes from: see the Conversation constants.
 	ConversationID string `conf:"conversation_id"`
 	// ConversationForm matches an id as a whole; no other reaches a command line or is learned. Empty takes any that cannot be mistaken for

@@ -22,7 +22,7 @@ var _ team.Store = (*Store)(nil)
 const (
 	runOpen = "phase not in ('complete', 'failed', 'cancelled')"
 
-	runColumns = `run_id, spec, total, phase, phase_since, version, fix_loops, ending, reason, detail, ended_by, who, work_item, holder, epoch,
+	runColumns = `run_id, spec, total, phase, phase_since, version, fix_loops, ending, reason, detail, ended_by, waits, who, work_item, holder, epoch,
 	holder <> '' and lease_until > clock_timestamp(), beat_at, traceparent, trace_id, created_at, ended_at`
 
 	// teamTold are the fields that every event of a run has; $ is the row of the run.
@@ -218,7 +218,7 @@ func (s *Store) BeforeAttempt(ctx context.Context, runID, taskID string) (out te
 func scanRun(row pgx.CollectableRow) (r team.Run, err error) {
 	var spec, phase, ending, reason string
 	var beat, ended *time.Time
-	err = row.Scan(&r.ID, &spec, &r.Total, &phase, &r.PhaseSince, &r.Version, &r.FixLoops, &ending, &reason, &r.Detail, &r.EndedBy, &r.Who, &r.WorkItem,
+	err = row.Scan(&r.ID, &spec, &r.Total, &phase, &r.PhaseSince, &r.Version, &r.FixLoops, &ending, &reason, &r.Detail, &r.EndedBy, &r.Waits, &r.Who, &r.WorkItem,
 		&r.Holder, &r.Epoch, &r.Held, &beat, &r.Traceparent, &r.TraceID, &r.CreatedAt, &ended)
 	if err != nil {
 		return r, err

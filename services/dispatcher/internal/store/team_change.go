@@ -198,7 +198,7 @@ func (s *Store) MoveRun(ctx context.Context, step team.Step) (bool, error) {
 		return false, fault.Newf(fault.Internal, "", "a run cannot go from %s to %s", step.From, d.To)
 	}
 	told := dispatch.TeamPhase
-	set := `phase = @to, phase_since = clock_timestamp(), fix_loops = @fix_loops, `
+	set := `phase = @to, phase_since = clock_timestamp(), fix_loops = @fix_loops, waits = '', `
 	if d.To.Terminal() {
 		told = dispatch.TeamEnded
 		set += `reason = @reason, detail = @detail, ended_at = clock_timestamp(), holder = '', lease_until = clock_timestamp(), `
@@ -215,6 +215,12 @@ func setting(sql, more string) string {
 	const begins = "update dispatcher.team_runs set "
 	i := len("\nwith ours as (\n\t") + len(begins)
 	return sql[:i] + more + sql[i:]
+}
+
+// NoteWait records what a run waits for, for people.
+func (s *Store) NoteWait(ctx context.Context, id string, epoch int64, waits string) error {
+	_, err := s.pool.Exec(ctx, "update dispatcher.team_runs set waits = $3 where run_id = $1 and epoch = $2 and waits <> $3", id, epoch, waits)
+	return db.Fault(err)
 }
 
 const orderEndSQL = `

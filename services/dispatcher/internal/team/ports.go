@@ -23,6 +23,8 @@ type Run struct {
 	Reason  rules.Reason
 	Detail  string
 	EndedBy string
+	// Waits is what it waits for that is not its own work, for people.
+	Waits string
 	// Who began it, and for which work item, if for one.
 	Who, WorkItem string
 	// Holder coordinates it under Epoch; Held is false once its lease has ended. Beat is when it last did something.
@@ -203,6 +205,8 @@ type Store interface {
 	FenceAttempt(ctx context.Context, a Attempt, epoch int64, reason string) (token int64, err error)
 	EndAttempt(ctx context.Context, e End) (bool, error)
 	MoveRun(ctx context.Context, s Step) (bool, error)
+	// NoteWait records what a run waits for, for people.
+	NoteWait(ctx context.Context, id string, epoch int64, waits string) error
 	// OrderEnd orders the end of a run that is not over; false when it is, or was ordered to end already. It returns the run as it stands.
 	OrderEnd(ctx context.Context, id, who, detail string) (Run, bool, error)
 	// AbandonRun ends a run at once under a new epoch, whoever holds it; what is under way of it is owed a stop. False when it is over.

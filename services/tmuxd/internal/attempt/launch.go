@@ -40,6 +40,8 @@ type LaunchRequest struct {
 	Directory string
 	Prompt    string
 	Token     int64
+	// Check asks for an entry that is a check; any other request is for one that is none.
+	Check bool
 	// Limit, StallLimit and Grace are zero for the host's own limit, for none, and for 5 seconds.
 	Limit, StallLimit, Grace time.Duration
 }
@@ -113,6 +115,13 @@ func (r *Runner) check(req LaunchRequest) (*launching, error) {
 	if h.Resolved() == "" {
 		return nil, fault.Newf(fault.Invalid, fault.ReasonUnknownHarness, "the program %q of the harness %q is not installed on this host",
 			h.Binary, h.Name).WithRemedy("install it, or correct tmuxd.harnesses." + h.Name + ".binary")
+	}
+	switch {
+	case req.Check && !h.Check:
+		return nil, fault.Newf(fault.Invalid, fault.ReasonUnknownHarness, "the harness %q is no check", h.Name).
+			WithRemedy("set tmuxd.harnesses." + h.Name + ".check, if what it exits with is to be a verdict")
+	case h.Check && !req.Check:
+		return nil, fault.Newf(fault.Invalid, fault.ReasonNoTasks, "the harness %q is a check, and does no tasks", h.Name)
 	}
 	dir, err := r.directory(req.Directory)
 	if err != nil {

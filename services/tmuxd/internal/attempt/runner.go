@@ -92,6 +92,8 @@ type attempt struct {
 	reason  task.Reason
 	since   time.Time
 	started time.Time
+	// moved is when it was last seen to make progress.
+	moved time.Time
 
 	// wake tells the keeper to look now; begun is closed once it runs or is over, over once it is over.
 	wake  chan struct{}

@@ -17,13 +17,15 @@ type Attempt struct {
 	Since  time.Time
 	// StartedAt is when the command was started; zero when it was not, or that is not known.
 	StartedAt time.Time
+	// ProgressAt is when it was last seen to make progress; zero while that is not known.
+	ProgressAt time.Time
 }
 
 // view is the attempt as it is told.
 func (a *attempt) view() Attempt {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	v := Attempt{Memory: a.memory, State: a.state, Reason: a.reason, Since: a.since, StartedAt: a.started}
+	v := Attempt{Memory: a.memory, State: a.state, Reason: a.reason, Since: a.since, StartedAt: a.started, ProgressAt: a.moved}
 	if o := a.memory.Outcome; o != nil {
 		v.State, v.Reason, v.Since, v.StartedAt = o.State, o.Reason, o.SettledAt, o.StartedAt
 	}

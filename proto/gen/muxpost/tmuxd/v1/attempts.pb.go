@@ -43,7 +43,9 @@ type RunTaskRequest struct {
 	// stopped, until it is ended as stalled: 5 seconds at least. Zero means for ever: a silent task is a running one.
 	StallLimit *durationpb.Duration `protobuf:"bytes,7,opt,name=stall_limit,json=stallLimit,proto3" json:"stall_limit,omitempty"`
 	// How long it has between TERM and KILL when it is ended, at most a minute. Zero means 5 seconds.
-	Grace         *durationpb.Duration `protobuf:"bytes,8,opt,name=grace,proto3" json:"grace,omitempty"`
+	Grace *durationpb.Duration `protobuf:"bytes,8,opt,name=grace,proto3" json:"grace,omitempty"`
+	// True asks for a check, an entry of the host's table that is marked so: what it exits with is a verdict. Any other entry is refused then.
+	Check         bool `protobuf:"varint,9,opt,name=check,proto3" json:"check,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -132,6 +134,13 @@ func (x *RunTaskRequest) GetGrace() *durationpb.Duration {
 		return x.Grace
 	}
 	return nil
+}
+
+func (x *RunTaskRequest) GetCheck() bool {
+	if x != nil {
+		return x.Check
+	}
+	return false
 }
 
 // RunTaskResponse is the attempt.
@@ -229,7 +238,9 @@ type Attempt struct {
 	// One line for a person.
 	Detail string `protobuf:"bytes,20,opt,name=detail,proto3" json:"detail,omitempty"`
 	// Process ids that it started and that outlived its end, at most 20.
-	Remains       []int64 `protobuf:"varint,21,rep,packed,name=remains,proto3" json:"remains,omitempty"`
+	Remains []int64 `protobuf:"varint,21,rep,packed,name=remains,proto3" json:"remains,omitempty"`
+	// When anything of it was last seen to make progress. Unset while that is not known: it is watched where there is a stall limit.
+	ProgressAt    *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=progress_at,json=progressAt,proto3" json:"progress_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -432,6 +443,13 @@ func (x *Attempt) GetDetail() string {
 func (x *Attempt) GetRemains() []int64 {
 	if x != nil {
 		return x.Remains
+	}
+	return nil
+}
+
+func (x *Attempt) GetProgressAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ProgressAt
 	}
 	return nil
 }
@@ -1235,7 +1253,10 @@ type StopAttemptRequest struct {
 	// Why, in one line, for the log: who asked for it.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// How long to wait for the end, at most a minute and a half. Zero waits as long as that takes.
-	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Timeout *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// True has an attempt that is not known here be one that was stopped before it began: a launch under its id that is still on its way is
+	// refused. Otherwise it is not found.
+	NeverBegin    bool `protobuf:"varint,6,opt,name=never_begin,json=neverBegin,proto3" json:"never_begin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1305,6 +1326,13 @@ func (x *StopAttemptRequest) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
+func (x *StopAttemptRequest) GetNeverBegin() bool {
+	if x != nil {
+		return x.NeverBegin
+	}
+	return false
+}
+
 // StopAttemptResponse is the attempt.
 type StopAttemptResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1364,7 +1392,7 @@ var File_muxpost_tmuxd_v1_attempts_proto protoreflect.FileDescriptor
 
 const file_muxpost_tmuxd_v1_attempts_proto_rawDesc = "" +
 	"\n" +
-	"\x1fmuxpost/tmuxd/v1/attempts.proto\x12\x10muxpost.tmuxd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1emuxpost/tmuxd/v1/session.proto\x1a\x1fmuxpost/tmuxd/v1/sessions.proto\"\xc2\x02\n" +
+	"\x1fmuxpost/tmuxd/v1/attempts.proto\x12\x10muxpost.tmuxd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1emuxpost/tmuxd/v1/session.proto\x1a\x1fmuxpost/tmuxd/v1/sessions.proto\"\xd8\x02\n" +
 	"\x0eRunTaskRequest\x12\x1d\n" +
 	"\n" +
 	"attempt_id\x18\x01 \x01(\tR\tattemptId\x12\x18\n" +
@@ -1375,10 +1403,11 @@ const file_muxpost_tmuxd_v1_attempts_proto_rawDesc = "" +
 	"\x05limit\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x05limit\x12:\n" +
 	"\vstall_limit\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"stallLimit\x12/\n" +
-	"\x05grace\x18\b \x01(\v2\x19.google.protobuf.DurationR\x05grace\"`\n" +
+	"\x05grace\x18\b \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x14\n" +
+	"\x05check\x18\t \x01(\bR\x05check\"`\n" +
 	"\x0fRunTaskResponse\x123\n" +
 	"\aattempt\x18\x01 \x01(\v2\x19.muxpost.tmuxd.v1.AttemptR\aattempt\x12\x18\n" +
-	"\aalready\x18\x02 \x01(\bR\aalready\"\xba\b\n" +
+	"\aalready\x18\x02 \x01(\bR\aalready\"\xf7\b\n" +
 	"\aAttempt\x12\x1d\n" +
 	"\n" +
 	"attempt_id\x18\x01 \x01(\tR\tattemptId\x12\x16\n" +
@@ -1405,7 +1434,9 @@ const file_muxpost_tmuxd_v1_attempts_proto_rawDesc = "" +
 	"\astalled\x18\x12 \x01(\v2 .muxpost.tmuxd.v1.AttemptStalledH\x00R\astalled\x12<\n" +
 	"\acrashed\x18\x13 \x01(\v2 .muxpost.tmuxd.v1.AttemptCrashedH\x00R\acrashed\x12\x16\n" +
 	"\x06detail\x18\x14 \x01(\tR\x06detail\x12\x18\n" +
-	"\aremains\x18\x15 \x03(\x03R\aremainsB\t\n" +
+	"\aremains\x18\x15 \x03(\x03R\aremains\x12;\n" +
+	"\vprogress_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"progressAtB\t\n" +
 	"\aoutcome\"(\n" +
 	"\x0eAttemptRunning\x12\x16\n" +
 	"\x06ending\x18\x01 \x01(\bR\x06ending\"Z\n" +
@@ -1445,14 +1476,16 @@ const file_muxpost_tmuxd_v1_attempts_proto_rawDesc = "" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muxpost.tmuxd.v1.AttemptH\x00R\aattempt\x129\n" +
 	"\tcaught_up\x18\x03 \x01(\v2\x1a.muxpost.tmuxd.v1.CaughtUpH\x00R\bcaughtUp\x122\n" +
 	"\x06missed\x18\x04 \x01(\v2\x18.muxpost.tmuxd.v1.MissedH\x00R\x06missedB\x06\n" +
-	"\x04step\"\xd6\x01\n" +
+	"\x04step\"\xf7\x01\n" +
 	"\x12StopAttemptRequest\x12\x1d\n" +
 	"\n" +
 	"attempt_id\x18\x01 \x01(\tR\tattemptId\x12#\n" +
 	"\rfencing_token\x18\x02 \x01(\x03R\ffencingToken\x12/\n" +
 	"\x05grace\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x123\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"d\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1f\n" +
+	"\vnever_begin\x18\x06 \x01(\bR\n" +
+	"neverBegin\"d\n" +
 	"\x13StopAttemptResponse\x123\n" +
 	"\aattempt\x18\x01 \x01(\v2\x19.muxpost.tmuxd.v1.AttemptR\aattempt\x12\x18\n" +
 	"\aalready\x18\x02 \x01(\bR\aalreadyB8Z6muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1;tmuxdv1b\x06proto3"
@@ -1515,24 +1548,25 @@ var file_muxpost_tmuxd_v1_attempts_proto_depIdxs = []int32{
 	9,  // 15: muxpost.tmuxd.v1.Attempt.timed_out:type_name -> muxpost.tmuxd.v1.AttemptTimedOut
 	10, // 16: muxpost.tmuxd.v1.Attempt.stalled:type_name -> muxpost.tmuxd.v1.AttemptStalled
 	11, // 17: muxpost.tmuxd.v1.Attempt.crashed:type_name -> muxpost.tmuxd.v1.AttemptCrashed
-	20, // 18: muxpost.tmuxd.v1.AttemptUnknown.since:type_name -> google.protobuf.Timestamp
-	21, // 19: muxpost.tmuxd.v1.AttemptFailed.exit:type_name -> muxpost.tmuxd.v1.Exit
-	21, // 20: muxpost.tmuxd.v1.AttemptLaunchFailed.exit:type_name -> muxpost.tmuxd.v1.Exit
-	21, // 21: muxpost.tmuxd.v1.AttemptStopped.exit:type_name -> muxpost.tmuxd.v1.Exit
-	21, // 22: muxpost.tmuxd.v1.AttemptTimedOut.exit:type_name -> muxpost.tmuxd.v1.Exit
-	21, // 23: muxpost.tmuxd.v1.AttemptStalled.exit:type_name -> muxpost.tmuxd.v1.Exit
-	2,  // 24: muxpost.tmuxd.v1.GetAttemptResponse.attempt:type_name -> muxpost.tmuxd.v1.Attempt
-	2,  // 25: muxpost.tmuxd.v1.WatchAttemptsResponse.attempt:type_name -> muxpost.tmuxd.v1.Attempt
-	22, // 26: muxpost.tmuxd.v1.WatchAttemptsResponse.caught_up:type_name -> muxpost.tmuxd.v1.CaughtUp
-	23, // 27: muxpost.tmuxd.v1.WatchAttemptsResponse.missed:type_name -> muxpost.tmuxd.v1.Missed
-	18, // 28: muxpost.tmuxd.v1.StopAttemptRequest.grace:type_name -> google.protobuf.Duration
-	18, // 29: muxpost.tmuxd.v1.StopAttemptRequest.timeout:type_name -> google.protobuf.Duration
-	2,  // 30: muxpost.tmuxd.v1.StopAttemptResponse.attempt:type_name -> muxpost.tmuxd.v1.Attempt
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	20, // 18: muxpost.tmuxd.v1.Attempt.progress_at:type_name -> google.protobuf.Timestamp
+	20, // 19: muxpost.tmuxd.v1.AttemptUnknown.since:type_name -> google.protobuf.Timestamp
+	21, // 20: muxpost.tmuxd.v1.AttemptFailed.exit:type_name -> muxpost.tmuxd.v1.Exit
+	21, // 21: muxpost.tmuxd.v1.AttemptLaunchFailed.exit:type_name -> muxpost.tmuxd.v1.Exit
+	21, // 22: muxpost.tmuxd.v1.AttemptStopped.exit:type_name -> muxpost.tmuxd.v1.Exit
+	21, // 23: muxpost.tmuxd.v1.AttemptTimedOut.exit:type_name -> muxpost.tmuxd.v1.Exit
+	21, // 24: muxpost.tmuxd.v1.AttemptStalled.exit:type_name -> muxpost.tmuxd.v1.Exit
+	2,  // 25: muxpost.tmuxd.v1.GetAttemptResponse.attempt:type_name -> muxpost.tmuxd.v1.Attempt
+	2,  // 26: muxpost.tmuxd.v1.WatchAttemptsResponse.attempt:type_name -> muxpost.tmuxd.v1.Attempt
+	22, // 27: muxpost.tmuxd.v1.WatchAttemptsResponse.caught_up:type_name -> muxpost.tmuxd.v1.CaughtUp
+	23, // 28: muxpost.tmuxd.v1.WatchAttemptsResponse.missed:type_name -> muxpost.tmuxd.v1.Missed
+	18, // 29: muxpost.tmuxd.v1.StopAttemptRequest.grace:type_name -> google.protobuf.Duration
+	18, // 30: muxpost.tmuxd.v1.StopAttemptRequest.timeout:type_name -> google.protobuf.Duration
+	2,  // 31: muxpost.tmuxd.v1.StopAttemptResponse.attempt:type_name -> muxpost.tmuxd.v1.Attempt
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_tmuxd_v1_attempts_proto_init() }
