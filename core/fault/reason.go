@@ -47,6 +47,8 @@ const (
 	ReasonTreeUnusable      Reason = "tree_unusable"
 	ReasonTreeNotFound      Reason = "tree_not_found"
 	ReasonTreeInUse         Reason = "tree_in_use"
+	ReasonRunExists         Reason = "run_exists"
+	ReasonRunNotFound       Reason = "run_not_found"
 )
 
 // Reasons lists every reason, for tests that must cover them all.
@@ -59,6 +61,6 @@ func Reasons() []Reason {
 		ReasonTmuxNoAnswer, ReasonTmuxMissing, ReasonDispatcherSilent, ReasonRateLimited, ReasonSourceUnreachable,
 		ReasonSourceRefused, ReasonAddressTaken, ReasonNotLoopback, ReasonDeadline, ReasonPanic,
 		ReasonNoTasks, ReasonAttemptMismatch, ReasonAttemptNotFound, ReasonNoCapacity,
-		ReasonUnknownCall, ReasonTreePreparing, ReasonTreeUnusable, ReasonTreeNotFound, ReasonTreeInUse,
+		ReasonUnknownCall, ReasonTreePreparing, ReasonTreeUnusable, ReasonTreeNotFound, ReasonTreeInUse, ReasonRunExists, ReasonRunNotFound,
 	}
 }

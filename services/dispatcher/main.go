@@ -30,6 +30,7 @@ import (
 	"muxpost.dev/muxpost/internal/settings"
 	"muxpost.dev/muxpost/internal/version"
 	"muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1/dispatcherv1connect"
+	"muxpost.dev/muxpost/proto/gen/muxpost/team/v1/teamv1connect"
 	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
 	"muxpost.dev/muxpost/services/dispatcher/internal/endings"
 	"muxpost.dev/muxpost/services/dispatcher/internal/enroll"
@@ -39,6 +40,7 @@ import (
 	"muxpost.dev/muxpost/services/dispatcher/internal/idle"
 	"muxpost.dev/muxpost/services/dispatcher/internal/server"
 	"muxpost.dev/muxpost/services/dispatcher/internal/store"
+	"muxpost.dev/muxpost/services/dispatcher/internal/team"
 )
 
 const (
@@ -100,9 +102,9 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	}
 	records := store.New(pool)
 
-	hub := hints.New()
+	hub, changed := hints.New(), hints.New()
 	fleet, err := hosts.NewFleet(hosts.FleetConfig{
-		Hosts: addresses(config), Registry: records, Tokens: records, Activities: records, Labels: labels(config.Placement), Tell: hub.Tell, Logger: telemetry.Logger,
+		Hosts: addresses(config), Registry: records, Tokens: records, Activities: records, Labels: labels(config.Placement), Tell: hub.Tell, TellAttempt: changed.Tell, Logger: telemetry.Logger,
 		TracerProvider: telemetry.TracerProvider(), TLS: knownBy(config.TLS.Files()),
 	})
 	if err != nil {
@@ -120,6 +122,10 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 		Version: func(host string) dispatch.Version { return versionOf(own, buildOn(fleet, host)) },
 	})
 
+	teams := team.New(team.Config{
+		Store: records, Hosts: fleet, Hints: changed, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/team"), Process: processName(),
+	})
+
 	news, bearers := hints.New(), tokens.New(pool)
 	service := server.New(server.Config{
 		Deliverer: deliverer, Records: records, Hosts: fleet, Hints: hub, News: news, Build: own, Tokens: bearers, Logger: telemetry.Logger,
@@ -127,7 +133,10 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	})
 	api, err := access.Open(access.Config{Listen: config.Listen, Remote: config.TLS.Listen, Files: filesOf(config.TLS.Files()), Tokens: bearers,
 		Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider(), StopTimeout: draining,
-	}, func(s *rpc.ConnectServer) { dispatcherv1connect.RegisterDispatcherServiceHandler(s.RPC(), service) })
+	}, func(s *rpc.ConnectServer) {
+		dispatcherv1connect.RegisterDispatcherServiceHandler(s.RPC(), service)
+		teamv1connect.RegisterTeamServiceHandler(s.RPC(), server.NewTeams(teams, records, fleet, news))
+	})
 	if err != nil {
 		return err
 	}
@@ -139,6 +148,7 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	group := run.Group{StopTimeout: draining + 2*time.Second}
 	api.Join(&group)
 	group.Add("hosts", fleet.Run)
+	group.Add("teams", teams.Run)
 	if config.Idle.End && config.Idle.After > 0 {
 		group.Add("idle", func(ctx context.Context) error { return idle.Run(ctx, deliverer, config.Idle.After, telemetry.Logger) })
 	}

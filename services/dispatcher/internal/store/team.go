@@ -157,7 +157,7 @@ func (s *Store) KnownRun(ctx context.Context, id string) (known team.Known, err 
 func (s *Store) Run(ctx context.Context, id string) (team.Run, error) {
 	r, err := one(s, ctx, "select "+runColumns+" from dispatcher.team_runs where run_id = $1", scanRun, id)
 	if errors.Is(err, fault.NotFound) {
-		err = fault.Newf(fault.NotFound, "", "there is no run %.64q", id).WithRemedy("`muxpost team status` lists the runs")
+		err = fault.Newf(fault.NotFound, fault.ReasonRunNotFound, "there is no run %.64q", id).WithRemedy("`muxpost team status` lists the runs")
 	}
 	return r, err
 }

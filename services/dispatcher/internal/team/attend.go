@@ -162,7 +162,6 @@ func (at *attendant) fence(ctx context.Context, a Attempt, reason string) (over,
 	if err != nil {
 		return false, false, err
 	}
-	failpoint.Hit("dispatcher.team.fenced")
 	at.Logger.WarnContext(ctx, "an attempt was taken from its worker", obs.KeyRunID, a.RunID, obs.KeyTaskID, a.TaskID, obs.KeyAttemptID, a.ID, obs.KeyHost, a.Host,
 		obs.KeyReason, reason)
 	at.retoken(a.ID, token, true, reason)

@@ -9,6 +9,7 @@ import (
 
 	"muxpost.dev/muxpost/core/lease"
 	rules "muxpost.dev/muxpost/core/team"
+	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/services/dispatcher/internal/hints"
 )
@@ -262,6 +263,7 @@ func (d *driver) step(ctx context.Context) (again, over bool, err error) {
 		if err != nil {
 			return false, false, err
 		}
+		failpoint.Hit("dispatcher.team.moved")
 		if moved {
 			d.moved(ctx, known.Run, decision)
 		}

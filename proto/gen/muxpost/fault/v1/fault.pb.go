@@ -114,6 +114,10 @@ const (
 	Reason_REASON_TREE_NOT_FOUND Reason = 40
 	// The working tree holds what would be lost, or somebody works in it.
 	Reason_REASON_TREE_IN_USE Reason = 41
+	// The team has a run that is not over.
+	Reason_REASON_RUN_EXISTS Reason = 42
+	// There is no such run.
+	Reason_REASON_RUN_NOT_FOUND Reason = 43
 )
 
 // Enum value maps for Reason.
@@ -161,6 +165,8 @@ var (
 		39: "REASON_TREE_UNUSABLE",
 		40: "REASON_TREE_NOT_FOUND",
 		41: "REASON_TREE_IN_USE",
+		42: "REASON_RUN_EXISTS",
+		43: "REASON_RUN_NOT_FOUND",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -205,6 +211,8 @@ var (
 		"REASON_TREE_UNUSABLE":           39,
 		"REASON_TREE_NOT_FOUND":          40,
 		"REASON_TREE_IN_USE":             41,
+		"REASON_RUN_EXISTS":              42,
+		"REASON_RUN_NOT_FOUND":           43,
 	}
 )
 
@@ -239,7 +247,7 @@ var File_muxpost_fault_v1_fault_proto protoreflect.FileDescriptor
 
 const file_muxpost_fault_v1_fault_proto_rawDesc = "" +
 	"\n" +
-	"\x1cmuxpost/fault/v1/fault.proto\x12\x10muxpost.fault.v1*\xd3\b\n" +
+	"\x1cmuxpost/fault/v1/fault.proto\x12\x10muxpost.fault.v1*\x84\t\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14REASON_BAD_WORK_ITEM\x10\x01\x12\x1a\n" +
@@ -283,7 +291,9 @@ const file_muxpost_fault_v1_fault_proto_rawDesc = "" +
 	"\x15REASON_TREE_PREPARING\x10&\x12\x18\n" +
 	"\x14REASON_TREE_UNUSABLE\x10'\x12\x19\n" +
 	"\x15REASON_TREE_NOT_FOUND\x10(\x12\x16\n" +
-	"\x12REASON_TREE_IN_USE\x10)B8Z6muxpost.dev/muxpost/proto/gen/muxpost/fault/v1;faultv1b\x06proto3"
+	"\x12REASON_TREE_IN_USE\x10)\x12\x15\n" +
+	"\x11REASON_RUN_EXISTS\x10*\x12\x18\n" +
+	"\x14REASON_RUN_NOT_FOUND\x10+B8Z6muxpost.dev/muxpost/proto/gen/muxpost/fault/v1;faultv1b\x06proto3"
 
 var (
 	file_muxpost_fault_v1_fault_proto_rawDescOnce sync.Once
