@@ -285,6 +285,14 @@ func faults() map[string]Explanation {
 			"the working tree holds what would be lost, or an agent works in it",
 			"commit and push what is in it, or end the agent",
 		},
+		"run_exists": {
+			"the team has a run that is not over",
+			"follow it with muxpost team watch, or give it up with muxpost team abandon",
+		},
+		"run_not_found": {
+			"there is no such run of a team",
+			"muxpost team status lists the runs",
+		},
 		"unknown_call": {
 			"the other side is of another release and does not have this call",
 			"run the same release everywhere; `muxpost version` and the services' --version say which one runs",
