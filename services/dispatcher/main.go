@@ -118,7 +118,7 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	deliverer := deliver.New(deliver.Config{
 		Store: records, Hosts: fleet, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/deliver"),
 		Process: processName(), Harness: config.Harness, Resume: config.Resume, Forbids: forbids(config.FirstSpawn),
-		Shadow: config.Shadow, Breaker: dispatch.Breaker(config.Breaker),
+		Shadow: config.Shadow, Breaker: dispatch.Breaker(config.Breaker), Attempts: records,
 		Version: func(host string) dispatch.Version { return versionOf(own, buildOn(fleet, host)) },
 	})
 

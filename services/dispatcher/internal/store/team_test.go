@@ -543,3 +543,33 @@ func TestT110_T111_WhatCannotBeReadIsShownAsCorruptAndWhatIsGoneIsMissed(t *test
 		t.Errorf("%+v", d)
 	}
 }
+
+func TestForget_ARunGoesLongAfterItsEndUnlessItStillOwesAStop(t *testing.T) {
+	r := newRig(t)
+	r.claimed("a")
+	if _, ok, err := r.AbandonRun(t.Context(), r.run.ID, "ann", ""); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	owing := r.run.ID
+	r.begin("another")
+	if _, ok, err := r.AbandonRun(t.Context(), r.run.ID, "ann", ""); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	old := r.run.ID
+	r.begin("goes-on")
+	if _, err := r.pool.Exec(t.Context(), "update dispatcher.team_runs set created_at = now() - interval '100 days', ended_at = ended_at - interval '100 days'"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.ForgetDeliveries(t.Context(), 90*24*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]bool{owing: true, old: false, r.run.ID: true} {
+		if _, err := r.Run(t.Context(), id); (err == nil) != want {
+			t.Errorf("%s: %v, want it kept: %v", id, err, want)
+		}
+	}
+	var left int
+	if err := r.pool.QueryRow(t.Context(), "select count(*) from dispatcher.team_tasks where run_id = $1", old).Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d tasks are left, %v", left, err)
+	}
+}
