@@ -266,9 +266,9 @@ func TestTeam_TwoHundredTasksOverThreeHostsWhileThingsAreKilled(t *testing.T) {
 		select {
 		case got = <-over:
 			continue
-		case <-time.After(time.Duration(500+rng.IntN(1500)) * time.Millisecond):
+		case <-time.After(time.Duration(200+rng.IntN(800)) * time.Millisecond):
 		}
-		switch n := rng.IntN(6); {
+		switch n := rng.IntN(8); {
 		case n == 0:
 			kills["dispatcher"]++
 			end(syscall.SIGKILL)

@@ -20,6 +20,9 @@ const (
 	reasonStale     = "stale"
 )
 
+// maxUnread is how often it is asked for what an attempt showed that needs nothing of it.
+const maxUnread = 3
+
 // attendant sees one attempt to its end. The driver's lock guards what it is told.
 type attendant struct {
 	*driver
@@ -28,6 +31,8 @@ type attendant struct {
 	item    rules.Item
 	// vouched is when it was recorded last that it goes on; only the attendant itself has it.
 	vouched time.Time
+	// unread counts in how many looks what it showed could not be had; likewise.
+	unread int
 }
 
 // attend looks after the attempt until it is over, or ctx ends.
@@ -120,15 +125,18 @@ func (at *attendant) look(ctx context.Context, a Attempt, item rules.Item, stopp
 		return at.end(ctx, a, item, stopping, answer)
 	case Done:
 	}
-	// What it showed is read once it is over: it may hold a verdict.
-	switch whole := at.Hosts.Attempt(ctx, a.Host, a.ID, true); whole.Kind {
-	case Done:
-		return at.end(ctx, a, item, stopping, whole)
-	case Unknown:
-		return at.end(ctx, a, item, stopping, answer)
-	default:
+	// What it showed is read once it is over: it may hold a verdict, or what the next prompts need. Of another it is not waited for long.
+	whole := at.Hosts.Attempt(ctx, a.Host, a.ID, true)
+	needed := answer.Result == rules.Succeeded && !a.Check && item.Kind != rules.Task && item.Kind != rules.FixStep
+	switch {
+	case whole.Kind == Done:
+		answer = whole
+	case whole.Kind == Unknown:
+	case needed || at.unread < maxUnread:
+		at.unread++
 		return false, true, nil
 	}
+	return at.end(ctx, a, item, stopping, answer)
 }
 
 // certain makes sure that a launch which a host turned down never was nor will be: an earlier call may be under way.
