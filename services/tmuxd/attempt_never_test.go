@@ -2,6 +2,9 @@ package main
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,5 +91,25 @@ func TestT78_ProgressIsAFactOfItsOwn(t *testing.T) {
 	b.until("progress is told", func() bool { return b.get(busy.ID).ProgressAt.After(busy.CreatedAt) })
 	if a := b.get(b.launch("sleep 300").ID); !a.ProgressAt.IsZero() {
 		t.Errorf("nobody watches that: %v", a.ProgressAt)
+	}
+}
+
+func TestT17_APersonsConfigurationOfTmuxChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(b *bench) {
+		conf := "set -g remain-on-exit off\nset -g destroy-unattached on\nset -g exit-unattached on\nset -g default-command 'exit 9'\nset -g default-shell /bin/false\n"
+		if err := os.WriteFile(filepath.Join(b.dir, ".tmux.conf"), []byte(conf), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.tmuxEnv = append(b.tmuxEnv, "HOME="+b.dir)
+	})
+	b.becomes(b.launch("exit 0").ID, task.Succeeded)
+	if a := b.becomes(b.launch("echo said; exit 7").ID, task.Failed); a.Outcome.End.N != 7 {
+		t.Errorf("%+v", a.Outcome)
+	} else if out := b.output(a.ID); !strings.Contains(out, "said") {
+		t.Errorf("%q", out)
+	}
+	if a := b.becomes(b.launch("kill -9 $$").ID, task.Failed); a.Outcome.End.How != task.BySignal {
+		t.Errorf("%+v", a.Outcome)
 	}
 }
