@@ -573,3 +573,59 @@ func TestForget_ARunGoesLongAfterItsEndUnlessItStillOwesAStop(t *testing.T) {
 		t.Errorf("%d tasks are left, %v", left, err)
 	}
 }
+
+func TestT75_T78_T118_T121_EachFactHasAVoucherOfItsOwn(t *testing.T) {
+	r := newRig(t)
+	a := r.claimed("a")
+	now := func() team.Attempt {
+		t.Helper()
+		got, err := r.Attempt(t.Context(), a.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	saw := func(s team.Sight) {
+		t.Helper()
+		if ok, err := r.SawAttempt(t.Context(), a, r.epoch, s, time.Minute); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	if got := now(); got.Lapsed || got.Gone || !got.HostAt.IsZero() || !got.ProcessAt.IsZero() || !got.ProgressAt.IsZero() {
+		t.Errorf("before anything was heard: %+v", got)
+	}
+	saw(team.Sight{})
+	if got := now(); got.HostAt.IsZero() || !got.ProcessAt.IsZero() {
+		t.Errorf("the host answered, and saw no process: %+v", got)
+	}
+	saw(team.Sight{Alive: true, ProgressAt: time.Now()})
+	if got := now(); got.ProcessAt.IsZero() || got.ProgressAt.IsZero() {
+		t.Errorf("%+v", got)
+	}
+	// The coordinator is well, and that vouches for nobody else.
+	if _, err := r.pool.Exec(t.Context(), "update dispatcher.team_attempts set lease_until = now()"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.RenewRun(t.Context(), r.run.ID, r.epoch); err != nil {
+		t.Fatal(err)
+	}
+	if got := now(); !got.Lapsed {
+		t.Errorf("a coordinator's sign of life counts for an attempt: %+v", got)
+	}
+	saw(team.Sight{Alive: true})
+	if got := now(); got.Lapsed {
+		t.Errorf("%+v", got)
+	}
+	// T77: a worker has one attempt at a time, whoever hands it out.
+	_, ok, err := r.ClaimTask(t.Context(), team.Claim{RunID: r.run.ID, Epoch: r.epoch, TaskID: "c", Version: r.task("c").Version, Phase: rules.Exec, Lease: time.Minute, GoneAfter: time.Hour,
+		Attempt: team.Attempt{ID: uuid.NewString(), Host: a.Host, Worker: a.Worker, Harness: "sh", Directory: "/w", Prompt: "p"}})
+	if ok || !errors.Is(err, fault.AlreadyExists) {
+		t.Errorf("%v, %v", ok, err)
+	}
+	if ok, err := r.end(a, rules.Succeeded); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if open := r.known().Open; len(open) != 0 {
+		t.Errorf("a worker that has nothing to do cannot be stale: %+v", open)
+	}
+}
