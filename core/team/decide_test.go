@@ -173,7 +173,10 @@ func every(visit func(Run)) {
 	states := []State{Corrupt, Pending, InProgress, Completed, TaskFailed}
 	graphs := [][3][]string{{nil, nil, nil}, {nil, {"a"}, {"b"}}, {nil, {"a"}, {"a"}}, {nil, nil, {"a", "b"}}, {{"b"}, {"a"}, nil}, {{"x"}, nil, nil}}
 	for _, phase := range append(Phases(), NoPhase) {
-		for _, g := range graphs {
+		for i, g := range graphs {
+			if i > 0 && phase != Exec && phase != Verify {
+				break // the tasks decide nothing there
+			}
 			for n := range 5 * 5 * 5 * 5 * 5 {
 				pick := func() State { s := states[n%5]; n /= 5; return s }
 				for bits := range 16 {

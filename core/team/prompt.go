@@ -31,6 +31,8 @@ type Told struct {
 	Prompt string
 	// Number is which execution of the task it is, from 1.
 	Number int
+	// Branch is that of the working tree that it has; empty without one.
+	Branch string
 	// Before are the artifacts of the steps before, and what the previous executions ended with, oldest first.
 	Before []Carried
 	// Nonce is one that those who wrote Before could not know.
@@ -50,6 +52,9 @@ func Compose(t Told) string {
 	prompt := t.Prompt
 	if prompt == "" && t.Kind == FixStep {
 		prompt = usualFix
+	}
+	if t.Branch != "" {
+		what += fmt.Sprintf(" You work in a git worktree on the branch %s: commit what you do there, for only commits reach the tasks after this one.", t.Branch)
 	}
 	b.WriteString(what + "\n\n" + strings.TrimSpace(prompt) + "\n")
 	for i, c := range t.Before {

@@ -24,6 +24,8 @@ type Spec struct {
 	// Limit is how long an attempt may last, zero for the host's own; Stall how long it may make no progress, zero for ever.
 	Limit time.Duration `json:"limit,omitempty"`
 	Stall time.Duration `json:"stall,omitempty"`
+	// Trees says who has a working tree of its own, a worktree of the repository that Directory is; empty works in the directory itself.
+	Trees Trees `json:"trees,omitempty"`
 	// Plan and PRD are what is done before the tasks, and Fix what is done when the verification does not hold; nil for nothing, and for
 	// the usual words.
 	Plan   *Step `json:"plan,omitempty"`
@@ -32,6 +34,16 @@ type Spec struct {
 	Verify *Step `json:"verify"`
 	Tasks  []Job `json:"tasks"`
 }
+
+// Trees is who has a working tree of its own.
+type Trees string
+
+// The policies.
+const (
+	NoTrees    Trees = ""
+	TaskTrees  Trees = "task"
+	WorkerTree Trees = "worker"
+)
 
 // Step is what is done in a phase.
 type Step struct {
@@ -87,6 +99,8 @@ func (s Spec) Check() (Spec, error) {
 		return s, bad("max_fix_loops is %d, and must be 0 to %d", s.MaxFixLoops, maxLoops)
 	case s.Limit < 0 || s.Stall < 0:
 		return s, bad("limit and stall must not be negative")
+	case s.Trees != NoTrees && s.Trees != TaskTrees && s.Trees != WorkerTree:
+		return s, bad("trees is %q: write task, worker, or nothing", clip(string(s.Trees)))
 	case len(s.Tasks) == 0:
 		return s, bad("there is no task")
 	case len(s.Tasks) > maxTasks:
@@ -149,6 +163,8 @@ func (s Spec) checkTasks() error {
 			return bad("the prompt of the task %s has %d bytes, and at most %d are taken", t.ID, len(t.Prompt), maxPrompt)
 		case t.Harness == "" && s.Harness == "":
 			return bad("no harness is named for the task %s", t.ID)
+		case t.Directory != "" && s.Trees != NoTrees:
+			return bad("the task %s has a directory, and trees are of the team's", t.ID)
 		}
 		if _, twice := ids[t.ID]; twice {
 			return bad("two tasks have the id %s", t.ID)

@@ -149,6 +149,9 @@ func TestCheck_RefusesWhatCannotWork(t *testing.T) {
 		"a great prompt":          {func(s *Spec) { s.Tasks[2].Prompt = strings.Repeat("a", maxPrompt+1) }, "bytes"},
 		"loops below zero":        {func(s *Spec) { s.MaxFixLoops = -1 }, "max_fix_loops"},
 		"too parallel":            {func(s *Spec) { s.Parallel = maxParallel + 1 }, "parallel"},
+		"trees":                   {func(s *Spec) { s.Trees = TaskTrees }, ""},
+		"other trees":             {func(s *Spec) { s.Trees = "host" }, "trees is"},
+		"trees elsewhere":         {func(s *Spec) { s.Trees, s.Tasks[0].Directory = TaskTrees, "/x" }, "trees are of the team's"},
 		"time below zero":         {func(s *Spec) { s.Stall = -1 }, "negative"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,5 +225,33 @@ func TestReadVerdict_IsWhatTheAgentSaysLast(t *testing.T) {
 		if holds != row.holds || said != row.said || why != row.why {
 			t.Errorf("%s: %v, %q, %v", name, holds, why, said)
 		}
+	}
+}
+
+func TestNeedsOf_AreTheCommitsOfWhatCameBefore(t *testing.T) {
+	s := spec()
+	heads := Heads{"@plan": "p", "a": "1", "b": "2", "c": "2", "@fix": "f", "@verify": "v"}
+	for name, row := range map[string]struct {
+		item Item
+		want string
+	}{
+		"a plan":                {Item{ID: "@plan", Kind: PlanStep}, ""},
+		"requirements":          {Item{ID: "@prd", Kind: PRDStep}, "p"},
+		"a task":                {Item{ID: "a", Kind: Task}, "p"},
+		"one that needs others": {Item{ID: "c", Kind: Task, Needs: []string{"a", "b"}}, "p 1 2"},
+		"a need without one":    {Item{ID: "c", Kind: Task, Needs: []string{"x"}}, "p"},
+		"a verification":        {Item{ID: "@verify", Kind: VerifyStep}, "p 1 2 f"},
+		"a fix":                 {Item{ID: "@fix", Kind: FixStep}, "p 1 2"},
+	} {
+		if got := strings.Join(s.NeedsOf(row.item, heads), " "); got != row.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	task := Item{ID: "a", Kind: Task}
+	if s.Trees = TaskTrees; s.TreeOf(task, "worker-2") != "a" {
+		t.Error(s.TreeOf(task, "worker-2"))
+	}
+	if s.Trees = WorkerTree; s.TreeOf(task, "worker-2") != "worker-2" || s.TreeOf(Item{ID: "@verify", Kind: VerifyStep}, "worker-2") != "@verify" {
+		t.Error(s.TreeOf(task, "worker-2"))
 	}
 }

@@ -108,7 +108,7 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 			WithRemedy("raise fs.inotify.max_user_instances")
 	}
 	defer func() { _ = stopNotes() }()
-	attempts, err := newAttempts(c, state, client, table, telemetry)
+	attempts, err := newAttempts(c, state, client, table, made, telemetry)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func newTmux(c settings.Tmuxd, telemetry *obs.Telemetry, hint func(target string
 }
 
 // newAttempts returns what runs attempts.
-func newAttempts(c settings.Tmuxd, state *disk.Dir, client *tmux.Client, table harness.Table, telemetry *obs.Telemetry) (*attempt.Runner, error) {
+func newAttempts(c settings.Tmuxd, state *disk.Dir, client *tmux.Client, table harness.Table, made *trees.Trees, telemetry *obs.Telemetry) (*attempt.Runner, error) {
 	kept, err := state.OpenAttempts()
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot use the state directory", err)
@@ -197,7 +197,8 @@ func newAttempts(c settings.Tmuxd, state *disk.Dir, client *tmux.Client, table h
 	t := c.Tasks
 	return attempt.New(attempt.Config{Roots: c.Roots, Width: c.Width, Height: c.Height, Limit: t.Limit, MaxLimit: t.MaxLimit,
 		MaxRunning: t.MaxRunning, KeepFailed: t.KeepFailed, KeepFor: t.KeepFor, Keep: t.Keep},
-		attempt.Deps{Tmux: client.Attempts(), Disk: kept, Places: state, Table: table, Logger: telemetry.Logger, Now: time.Now, Getenv: os.LookupEnv}), nil
+		attempt.Deps{Tmux: client.Attempts(), Disk: kept, Places: state, Worktrees: made, Table: table, Logger: telemetry.Logger, Now: time.Now,
+			Getenv: os.LookupEnv}), nil
 }
 
 func passOn(names ...string) []string {

@@ -79,6 +79,7 @@ func (p Printer) Run(whole *teamv1.GetRunResponse) {
 		p.Line("")
 		p.Line("%s still to be stopped at hosts that do not answer", Count(n, "attempt is", "attempts are"))
 	}
+	p.branches(whole.GetAttempts())
 	for _, a := range whole.GetAttempts() {
 		if a.GetSocketPath() != "" {
 			p.Line("")
@@ -140,8 +141,12 @@ func (p Printer) tasks(tasks []*teamv1.TaskStatus, attempts []*teamv1.AttemptSta
 		if t.GetNumber() > 1 {
 			number = fmt.Sprint(t.GetNumber())
 		}
+		why := t.GetWhy()
+		if n := a.GetUncommitted(); n > 0 {
+			why = strings.TrimPrefix(why+"; ", "; ") + Count(int(n), "file", "files") + " not committed"
+		}
 		rows = append(rows, []Cell{Text(t.GetTaskId()), taskState(t), Text(number), Text(a.GetWorker()), Text(p.span(a)), Text(strings.Join(t.GetNeeds(), " ")),
-			Text(t.GetWhy())})
+			Text(why)})
 	}
 	p.Table("it has no tasks", []string{"TASK", "STATE", "TRY", "WORKER", "TIME", "NEEDS", "LAST"}, rows)
 }
@@ -202,6 +207,22 @@ func (p Printer) RunSummary(whole *teamv1.GetRunResponse) {
 	}
 	if d := r.GetDetail(); d != "" {
 		p.Line("  %s", p.Clip(d, 300))
+	}
+	p.branches(whole.GetAttempts())
+}
+
+// branches writes where the work is, when the run has working trees: nothing of it was merged into anything else.
+func (p Printer) branches(attempts []*teamv1.AttemptStatus) {
+	told := map[string]bool{}
+	for _, a := range slices.Backward(attempts) {
+		if b := a.GetBranch(); b != "" && a.GetHead() != "" && !told[b] {
+			told[b] = true
+			left := ""
+			if n := a.GetUncommitted(); n > 0 {
+				left = ", " + Count(int(n), "file", "files") + " not committed"
+			}
+			p.Line("  on %s: branch %s at %s in %s%s", Clean(a.GetHost()), Clean(b), Clip(a.GetHead(), 41), Clean(a.GetDirectory()), left)
+		}
 	}
 }
 

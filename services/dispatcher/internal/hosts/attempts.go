@@ -33,6 +33,9 @@ func (f *Fleet) PlaceTask(p team.Place) (host, why string) {
 	var all, rest []place.Host
 	for _, m := range f.all() {
 		known := m.forTask(p)
+		if p.Only != "" && p.Only != known.Name {
+			continue
+		}
 		if rest = append(rest, known); !slices.Contains(p.Avoid, known.Name) {
 			all = append(all, known)
 		}
@@ -47,6 +50,9 @@ func (f *Fleet) PlaceTask(p team.Place) (host, why string) {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(choice.Left)) {
 		lines = append(lines, name+": "+string(choice.Left[name]))
+	}
+	if len(lines) == 0 && p.Only != "" {
+		return "", "the working trees of the run are on " + p.Only + ", which is not known"
 	}
 	if len(lines) == 0 {
 		return "", "there is no host"
@@ -72,6 +78,9 @@ func (f *Fleet) RunTask(ctx context.Context, host string, l team.Launch) team.An
 			Limit: durationpb.New(l.Limit), Check: l.Check}
 		if l.Stall > 0 {
 			request.StallLimit = durationpb.New(l.Stall)
+		}
+		if l.Branch != "" {
+			request.Tree = &tmuxdv1.TaskTree{Repository: l.Repository, Branch: l.Branch, Needs: l.Needs}
 		}
 		out, err := c.RunTask(ctx, request)
 		return out.GetAttempt(), "", err
@@ -135,7 +144,7 @@ func turnedDown(err error) team.Answer {
 
 // answerOf reads what a host says of an attempt.
 func answerOf(a *tmuxdv1.Attempt) team.Answer {
-	out := team.Answer{Kind: team.Done, Detail: plain(a.GetDetail()), EndedAt: timeOf(a.GetEndedAt()), Limit: a.GetLimit().AsDuration(),
+	out := team.Answer{Kind: team.Done, Detail: plain(a.GetDetail()), EndedAt: timeOf(a.GetEndedAt()), Limit: a.GetLimit().AsDuration(), Head: plain(a.GetHead()), Uncommitted: int(a.GetUncommitted()),
 		Sight: team.Sight{PaneID: plain(a.GetIncarnation().GetPaneId()), Target: plain(a.GetTarget()), SocketPath: plain(a.GetSocketPath()),
 			StartedAt: timeOf(a.GetStartedAt()), ProgressAt: timeOf(a.GetProgressAt())}}
 	switch o := a.GetOutcome().(type) {

@@ -302,7 +302,7 @@ func specOf(s *teamv1.Spec) (rules.Spec, error) {
 		return rules.Spec{}, fault.New(fault.Invalid, fault.ReasonBadArgument, "there is no spec")
 	}
 	out := rules.Spec{Team: s.GetTeam(), Harness: s.GetHarness(), Directory: s.GetDirectory(), Labels: s.GetLabels(), Parallel: int(s.GetParallel()),
-		MaxFixLoops: defaultLoops, Plan: stepOf(s.GetPlan()), PRD: stepOf(s.GetPrd()), Verify: stepOf(s.GetVerify()), Fix: stepOf(s.GetFix())}
+		Trees: rules.Trees(s.GetTrees()), MaxFixLoops: defaultLoops, Plan: stepOf(s.GetPlan()), PRD: stepOf(s.GetPrd()), Verify: stepOf(s.GetVerify()), Fix: stepOf(s.GetFix())}
 	if s.MaxFixLoops != nil {
 		out.MaxFixLoops = int(s.GetMaxFixLoops())
 	}
@@ -333,8 +333,8 @@ func stepOf(s *teamv1.Step) *rules.Step {
 }
 
 func specTo(s rules.Spec) *teamv1.Spec {
-	loops := int32(s.MaxFixLoops)                                                                                                                     //nolint:gosec // checked when it was taken
-	out := &teamv1.Spec{Team: s.Team, Harness: s.Harness, Directory: s.Directory, Labels: s.Labels, Parallel: int32(s.Parallel), MaxFixLoops: &loops, //nolint:gosec // likewise
+	loops := int32(s.MaxFixLoops)                                                                                                                                             //nolint:gosec // checked when it was taken
+	out := &teamv1.Spec{Team: s.Team, Harness: s.Harness, Directory: s.Directory, Labels: s.Labels, Parallel: int32(s.Parallel), MaxFixLoops: &loops, Trees: string(s.Trees), //nolint:gosec // likewise
 		Plan: stepTo(s.Plan), Prd: stepTo(s.PRD), Verify: stepTo(s.Verify), Fix: stepTo(s.Fix)}
 	if s.Limit > 0 {
 		out.Limit = durationpb.New(s.Limit)
@@ -398,7 +398,8 @@ func runTo(r team.Run) *teamv1.Run {
 func attemptTo(a team.Attempt) *teamv1.AttemptStatus {
 	out := &teamv1.AttemptStatus{AttemptId: a.ID, TaskId: a.TaskID, Number: int32(a.Number), Worker: a.Worker, Host: a.Host, Harness: a.Harness, Directory: a.Directory, //nolint:gosec // small
 		State: a.State, Result: string(a.Result), Reason: a.Reason, Detail: a.Detail, Fenced: a.Fenced, ClaimTime: moment(a.ClaimedAt), StartTime: moment(a.StartedAt),
-		EndTime: moment(cmp.Or(a.EndedAt, a.SettledAt)), HostTime: moment(a.HostAt), ProcessTime: moment(a.ProcessAt), ProgressTime: moment(a.ProgressAt), Owed: a.Owed}
+		EndTime: moment(cmp.Or(a.EndedAt, a.SettledAt)), HostTime: moment(a.HostAt), ProcessTime: moment(a.ProcessAt), ProgressTime: moment(a.ProgressAt), Owed: a.Owed,
+		Branch: a.Branch, Head: a.Head, Uncommitted: int32(a.Uncommitted)} //nolint:gosec // small
 	if a.State != team.Over {
 		out.SocketPath = a.SocketPath
 	}

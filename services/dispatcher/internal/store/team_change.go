@@ -58,8 +58,8 @@ var claimSQL = fmt.Sprintf(oursSQL, ` and phase = @phase and ending = ''`) + `, 
 		)
 	returning t.*
 ), claimed as (
-	insert into dispatcher.team_attempts (attempt_id, run_id, task_id, number, epoch, token, host, worker, harness, directory, is_check, prompt, lease_until, gone_at)
-	select @attempt_id, run_id, task_id, number, @epoch, dispatcher.next_token(), @host, @worker, @harness, @directory, @is_check, @prompt,
+	insert into dispatcher.team_attempts (attempt_id, run_id, task_id, number, epoch, token, host, worker, harness, directory, is_check, repository, branch, needs, prompt, lease_until, gone_at)
+	select @attempt_id, run_id, task_id, number, @epoch, dispatcher.next_token(), @host, @worker, @harness, @directory, @is_check, @repository, @branch, @needs::text[], @prompt,
 		clock_timestamp() + @lease::interval, clock_timestamp() + @gone::interval
 	from task
 	returning *
@@ -79,7 +79,7 @@ func (s *Store) ClaimTask(ctx context.Context, c team.Claim) (team.Attempt, bool
 	a := c.Attempt
 	return changed(s, ctx, claimSQL, scanAttempt, pgx.NamedArgs{
 		"run_id": c.RunID, "epoch": c.Epoch, "phase": c.Phase.String(), "task_id": c.TaskID, "version": c.Version, "attempt_id": a.ID, "host": a.Host,
-		"worker": a.Worker, "harness": a.Harness, "directory": a.Directory, "is_check": a.Check, "prompt": a.Prompt, "lease": c.Lease, "gone": c.GoneAfter,
+		"worker": a.Worker, "harness": a.Harness, "directory": a.Directory, "is_check": a.Check, "repository": a.Repository, "branch": a.Branch, "needs": append([]string{}, a.Needs...), "prompt": a.Prompt, "lease": c.Lease, "gone": c.GoneAfter,
 		"told": string(dispatch.TaskStarted),
 	})
 }
@@ -133,7 +133,7 @@ func (s *Store) drawToken(ctx context.Context, a team.Attempt, epoch int64, fenc
 
 var endAttemptSQL = fmt.Sprintf(oursSQL, "") + `, a as (
 	update dispatcher.team_attempts a set state = 'ended', result = @result, reason = @reason, detail = @detail, exit_code = @code, exit_signal = @signal,
-		second_hand = @second_hand, settled_at = clock_timestamp(), output = @output, owed = @owed, epoch = @epoch,
+		second_hand = @second_hand, head = @head, uncommitted = @uncommitted, settled_at = clock_timestamp(), output = @output, owed = @owed, epoch = @epoch,
 		pane_id = coalesce(nullif(@pane_id, ''), a.pane_id), target = coalesce(nullif(@target, ''), a.target),
 		started_at = coalesce(@started_at, a.started_at), ended_at = @ended_at
 	from ours where a.run_id = ours.run_id and a.attempt_id = @attempt_id and a.state <> 'ended'
@@ -165,7 +165,7 @@ func (s *Store) EndAttempt(ctx context.Context, e team.End) (bool, error) {
 	}
 	_, ok, err := changed(s, ctx, endAttemptSQL, pgx.RowTo[bool], pgx.NamedArgs{
 		"run_id": e.RunID, "epoch": e.Epoch, "attempt_id": e.AttemptID, "result": string(e.Result), "reason": e.Reason, "detail": e.Detail, "code": e.Code,
-		"signal": e.Signal, "second_hand": e.SecondHand, "output": e.Output, "owed": e.Owed, "pane_id": e.Sight.PaneID, "target": e.Sight.Target,
+		"signal": e.Signal, "second_hand": e.SecondHand, "head": e.Head, "uncommitted": e.Uncommitted, "output": e.Output, "owed": e.Owed, "pane_id": e.Sight.PaneID, "target": e.Sight.Target,
 		"started_at": orNull(e.Sight.StartedAt), "ended_at": orNull(e.EndedAt), "state": e.Task.State.String(), "class": e.Task.Class.String(), "why": e.Why,
 		"again": again, "launches": e.Task.Launches, "requeues": e.Task.Requeues, "pause": e.Task.Pause, "artifact": e.Artifact, "artifact_text": e.ArtifactText,
 		"told": string(dispatch.TaskEnded),

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"muxpost.dev/muxpost/core/fault"
 	rules "muxpost.dev/muxpost/core/team"
 	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/internal/obs"
@@ -82,7 +83,7 @@ func (at *attendant) look(ctx context.Context, a Attempt, item rules.Item, stopp
 	case a.Fenced:
 		answer = at.Hosts.StopAttempt(ctx, a.Host, a.ID, a.Token, "it was taken from its worker: "+a.FenceReason)
 	case a.State == Claimed:
-		answer = at.Hosts.RunTask(ctx, a.Host, Launch{ID: a.ID, Harness: a.Harness, Directory: a.Directory, Prompt: a.Prompt, Check: a.Check, Token: a.Token,
+		answer = at.Hosts.RunTask(ctx, a.Host, Launch{ID: a.ID, Harness: a.Harness, Directory: a.Directory, Prompt: a.Prompt, Check: a.Check, Repository: a.Repository, Branch: a.Branch, Needs: a.Needs, Token: a.Token,
 			Limit: limitOf(at.run), Stall: at.run.Spec.Stall})
 		failpoint.Hit("dispatcher.team.launched")
 		if answer.Kind == Refused || answer.Kind == Full {
@@ -125,9 +126,9 @@ func (at *attendant) look(ctx context.Context, a Attempt, item rules.Item, stopp
 		return at.end(ctx, a, item, stopping, answer)
 	case Done:
 	}
-	// What it showed is read once it is over: it may hold a verdict, or what the next prompts need. Of another it is not waited for long.
+	// What it showed is read once it is over: it may hold a verdict, or what the next prompts need, and a tree has a commit. Of another it is not waited for long.
 	whole := at.Hosts.Attempt(ctx, a.Host, a.ID, true)
-	needed := answer.Result == rules.Succeeded && !a.Check && item.Kind != rules.Task && item.Kind != rules.FixStep
+	needed := answer.Result == rules.Succeeded && (a.Branch != "" || !a.Check && item.Kind != rules.Task && item.Kind != rules.FixStep)
 	switch {
 	case whole.Kind == Done:
 		answer = whole
@@ -197,13 +198,18 @@ func (at *attendant) saw(ctx context.Context, a Attempt, answer Answer) error {
 // end records how an attempt ended and what that makes of its task.
 func (at *attendant) end(ctx context.Context, a Attempt, item rules.Item, stopping string, answer Answer) (over, again bool, err error) {
 	e := End{RunID: a.RunID, AttemptID: a.ID, Epoch: at.run.Epoch, Result: answer.Result, Reason: answer.Reason, Detail: answer.Detail, Code: answer.Code,
-		Signal: answer.Signal, SecondHand: answer.SecondHand, Sight: answer.Sight, EndedAt: answer.EndedAt, Output: answer.Output,
+		Signal: answer.Signal, SecondHand: answer.SecondHand, Sight: answer.Sight, EndedAt: answer.EndedAt, Output: answer.Output, Head: answer.Head, Uncommitted: answer.Uncommitted,
 		Why: cmp.Or(answer.Detail, string(answer.Result)), Owed: answer.Result == rules.Lost}
-	ended := rules.Ended{Result: answer.Result, Fenced: a.Fenced, Draining: stopping != ""}
-	if item.Kind == rules.VerifyStep && answer.Result == rules.Succeeded {
+	if e.Result == rules.Succeeded && a.Branch != "" && e.Head == "" {
+		// What needs it would not find its work.
+		e.Result, e.Reason, e.Why = rules.Crashed, string(fault.ReasonTreeUnusable), "it exited with 0, and its working tree cannot be read any more"
+		e.Detail = e.Why
+	}
+	ended := rules.Ended{Result: e.Result, Fenced: a.Fenced, Draining: stopping != ""}
+	if item.Kind == rules.VerifyStep && e.Result == rules.Succeeded {
 		ended.Holds, e.Why = holds(a, answer.Output)
 	}
-	if answer.Result == rules.Succeeded && (item.Kind == rules.PlanStep || item.Kind == rules.PRDStep) {
+	if e.Result == rules.Succeeded && (item.Kind == rules.PlanStep || item.Kind == rules.PRDStep) {
 		e.Artifact, e.ArtifactText = item.Kind.String(), answer.Output
 	}
 	e.Task = rules.After(item, ended)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -95,6 +96,10 @@ func (d *driver) claimAll(ctx context.Context, k Known, ids []string) (again, ov
 		busy[a.Host]++
 	}
 	waits := ""
+	only, heads, err := d.trees(ctx, k)
+	if err != nil {
+		return false, false, err
+	}
 	for _, id := range ids {
 		t := k.Tasks[slices.IndexFunc(k.Tasks, func(t Task) bool { return t.ID == id })]
 		job, ok := jobOf(k.Run.Spec, t.Item)
@@ -105,14 +110,18 @@ func (d *driver) claimAll(ctx context.Context, k Known, ids []string) (again, ov
 		if err != nil {
 			return false, false, err
 		}
-		host, why := d.Hosts.PlaceTask(Place{Harness: job.harness, Labels: job.labels, Busy: busy, Avoid: shunned(t.Item, before)})
+		host, why := d.Hosts.PlaceTask(Place{Harness: job.harness, Labels: job.labels, Only: only, Busy: busy, Avoid: shunned(t.Item, before)})
 		if host == "" {
 			waits = cmp.Or(waits, fmt.Sprintf("no host takes the task %s now: %s", id, why))
 			continue
 		}
 		worker := freeWorker(host, taken)
 		a := Attempt{ID: uuid.NewString(), Host: host, Worker: worker, Harness: job.harness, Directory: job.directory, Check: job.check}
-		a.Prompt = compose(k.Run, t.Item, job, before, a.ID)
+		if k.Run.Spec.Trees != rules.NoTrees {
+			a.inTree(k.Run, t.Item, heads)
+			only = host
+		}
+		a.Prompt = compose(k.Run, t.Item, job, before, a)
 		limit := limitOf(k.Run)
 		got, ok, err := d.Store.ClaimTask(ctx, Claim{RunID: k.Run.ID, Epoch: d.run.Epoch, TaskID: id, Version: t.Version, Phase: k.Run.Phase, Attempt: a,
 			Lease: claimLease, GoneAfter: startMargin + limit + endMargin})
@@ -129,6 +138,37 @@ func (d *driver) claimAll(ctx context.Context, k Known, ids []string) (again, ov
 		busy[host]++
 	}
 	return again, false, d.note(ctx, waits)
+}
+
+// trees finds where the working trees of a run are, and which commits were left there. What is committed is known to one repository alone, so all of
+// such a run is done where its first attempt is.
+func (d *driver) trees(ctx context.Context, k Known) (only string, heads rules.Heads, err error) {
+	if k.Run.Spec.Trees == rules.NoTrees {
+		return "", nil, nil
+	}
+	all, err := d.Store.Attempts(ctx, k.Run.ID, "")
+	if err != nil {
+		return "", nil, err
+	}
+	heads = rules.Heads{}
+	for _, a := range all {
+		if only == "" && a.Result != rules.LaunchFailed && a.Result != rules.NotBegun {
+			only = a.Host
+		}
+		if a.Result == rules.Succeeded && a.Head != "" {
+			heads[a.TaskID] = a.Head
+		}
+	}
+	return only, heads, nil
+}
+
+// inTree gives an attempt a working tree: a worktree beside the repository, on a branch of its own.
+func (a *Attempt) inTree(r Run, t rules.Item, heads rules.Heads) {
+	_, worker, _ := strings.Cut(a.Worker, "/tmux-")
+	of := r.Spec.Team + "-" + r.ID[:8]
+	name := r.Spec.TreeOf(t, worker)
+	a.Repository, a.Needs = a.Directory, r.Spec.NeedsOf(t, heads)
+	a.Directory, a.Branch = path.Join(a.Repository+".trees", of, name), path.Join("muxpost", of, name)
 }
 
 // freeWorker names a worker of a host that has nothing to do. The names are of their own: a coordinator never has one.
@@ -154,11 +194,11 @@ func shunned(t rules.Item, before Before) (hosts []string) {
 func nonceOf(attemptID string) string { return strings.ReplaceAll(attemptID, "-", "")[:12] }
 
 // compose writes what an attempt is told.
-func compose(r Run, t rules.Item, j job, before Before, attemptID string) string {
+func compose(r Run, t rules.Item, j job, before Before, attempt Attempt) string {
 	if j.check {
 		return j.prompt
 	}
-	told := rules.Told{Team: r.Spec.Team, TaskID: t.ID, Kind: t.Kind, Prompt: j.prompt, Number: t.Number, Nonce: nonceOf(attemptID)}
+	told := rules.Told{Team: r.Spec.Team, TaskID: t.ID, Kind: t.Kind, Prompt: j.prompt, Number: t.Number, Nonce: nonceOf(attempt.ID), Branch: attempt.Branch}
 	for _, a := range before.Artifacts {
 		if t.Kind != rules.PlanStep || a.Name != rules.PlanStep.String() {
 			told.Before = append(told.Before, rules.Carried{Title: "What the step " + a.Name + " came to", Text: a.Text})

@@ -60,9 +60,15 @@ type Attempt struct {
 	Host, Worker       string
 	Harness, Directory string
 	// Check is true when Harness names a check of the host's table.
-	Check  bool
-	Prompt string
-	State  string
+	Check bool
+	// Repository and Branch are of the worktree that Directory is, Needs the commits that it must have before; empty for a directory as it is. Head is
+	// the commit that it was left at, and Uncommitted how many files were not committed.
+	Repository, Branch string
+	Needs              []string
+	Head               string
+	Uncommitted        int
+	Prompt             string
+	State              string
 	// Fenced is true once it was taken from its worker, and FenceReason says why.
 	Fenced      bool
 	FenceReason string
@@ -155,6 +161,8 @@ type End struct {
 	Sight            Sight
 	EndedAt          time.Time
 	Output           string
+	Head             string
+	Uncommitted      int
 	// Why is one line for the task.
 	Why  string
 	Task rules.Change
@@ -195,6 +203,8 @@ type Store interface {
 	// ReleaseRun lets a run go, so that another may take it at once.
 	ReleaseRun(ctx context.Context, id string, epoch int64) error
 	KnownRun(ctx context.Context, id string) (Known, error)
+	// Attempts returns the attempts of a run, or of one of its tasks, oldest first, without what they were told and what they showed.
+	Attempts(ctx context.Context, runID, taskID string) ([]Attempt, error)
 	// BeforeAttempt returns what is told to the next attempt of a task.
 	BeforeAttempt(ctx context.Context, runID, taskID string) (Before, error)
 	ClaimTask(ctx context.Context, c Claim) (Attempt, bool, error)
@@ -220,7 +230,9 @@ type Store interface {
 type Place struct {
 	Harness string
 	Labels  map[string]string
-	// Busy are how many attempts of the run are under way by host, and Avoid hosts to leave out where there is another.
+	// Only is the one host that will do; empty for any. Busy are how many attempts of the run are under way by host, and Avoid hosts to leave out
+	// where there is another.
+	Only  string
 	Busy  map[string]int
 	Avoid []string
 }
@@ -229,6 +241,8 @@ type Place struct {
 type Launch struct {
 	ID, Harness, Directory, Prompt string
 	Check                          bool
+	Repository, Branch             string
+	Needs                          []string
 	Token                          int64
 	Limit, Stall                   time.Duration
 }
@@ -247,6 +261,9 @@ type Answer struct {
 	// Limit is how long it may last.
 	Limit  time.Duration
 	Output string
+	// Head and Uncommitted are of the worktree of one that is over.
+	Head        string
+	Uncommitted int
 }
 
 // AnswerKind says what an answer is.

@@ -48,8 +48,10 @@ type Deps struct {
 	Tmux   Tmux
 	Disk   Disk
 	Places Places
-	Table  harness.Table
-	Logger *slog.Logger
+	// Worktrees are for those that ask for one.
+	Worktrees Worktrees
+	Table     harness.Table
+	Logger    *slog.Logger
 	// Now is the wall clock, for records.
 	Now func() time.Time
 	// Getenv looks a variable up in tmuxd's environment.

@@ -19,6 +19,9 @@ type Attempt struct {
 	StartedAt time.Time
 	// ProgressAt is when it was last seen to make progress; zero while that is not known.
 	ProgressAt time.Time
+	// Head and Uncommitted say how the worktree of one that is over was left; only Get with output tells them.
+	Head        string
+	Uncommitted int
 }
 
 // view is the attempt as it is told.
@@ -55,6 +58,11 @@ func (r *Runner) Get(ctx context.Context, id string, output bool) (a Attempt, te
 			return v, text, nil
 		}
 		return v, "", nil
+	}
+	if v.Worktree && v.Outcome != nil {
+		if v.Head, v.Uncommitted, err = r.Worktrees.Left(ctx, v.Directory); err != nil {
+			return v, "", err
+		}
 	}
 	if text, err = r.Disk.Kept(id); err != nil {
 		return v, "", storage(err)

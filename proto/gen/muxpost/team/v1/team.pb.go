@@ -196,7 +196,10 @@ type Spec struct {
 	// What decides whether the work is good. Required.
 	Verify *Step `protobuf:"bytes,12,opt,name=verify,proto3" json:"verify,omitempty"`
 	// What is done when the verification does not hold. Unset for the usual words.
-	Fix           *Step `protobuf:"bytes,13,opt,name=fix,proto3" json:"fix,omitempty"`
+	Fix *Step `protobuf:"bytes,13,opt,name=fix,proto3" json:"fix,omitempty"`
+	// Who has a working tree of its own: task or worker. The directory is a git repository then, and all of the run is done on one host. Empty works
+	// in the directory itself.
+	Trees         string `protobuf:"bytes,14,opt,name=trees,proto3" json:"trees,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -320,6 +323,13 @@ func (x *Spec) GetFix() *Step {
 		return x.Fix
 	}
 	return nil
+}
+
+func (x *Spec) GetTrees() string {
+	if x != nil {
+		return x.Trees
+	}
+	return ""
 }
 
 // Step is what is done in a phase.
@@ -1004,7 +1014,13 @@ type AttemptStatus struct {
 	// Path of the tmux socket on its host, for `tmux -N -S PATH attach`; empty once there is nothing to attach to.
 	SocketPath string `protobuf:"bytes,21,opt,name=socket_path,json=socketPath,proto3" json:"socket_path,omitempty"`
 	// True while its host still has to be told that it is over.
-	Owed          bool `protobuf:"varint,22,opt,name=owed,proto3" json:"owed,omitempty"`
+	Owed bool `protobuf:"varint,22,opt,name=owed,proto3" json:"owed,omitempty"`
+	// The branch of its working tree, the commit that it was left at, and how many files were not committed; empty without one.
+	Branch string `protobuf:"bytes,23,opt,name=branch,proto3" json:"branch,omitempty"`
+	// The commit.
+	Head string `protobuf:"bytes,24,opt,name=head,proto3" json:"head,omitempty"`
+	// How many files were not committed.
+	Uncommitted   int32 `protobuf:"varint,25,opt,name=uncommitted,proto3" json:"uncommitted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1191,6 +1207,27 @@ func (x *AttemptStatus) GetOwed() bool {
 		return x.Owed
 	}
 	return false
+}
+
+func (x *AttemptStatus) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *AttemptStatus) GetHead() string {
+	if x != nil {
+		return x.Head
+	}
+	return ""
+}
+
+func (x *AttemptStatus) GetUncommitted() int32 {
+	if x != nil {
+		return x.Uncommitted
+	}
+	return 0
 }
 
 // HistoryEntry is one line of what became of a run.
@@ -2056,7 +2093,7 @@ var File_muxpost_team_v1_team_proto protoreflect.FileDescriptor
 
 const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\n" +
-	"\x1amuxpost/team/v1/team.proto\x12\x0fmuxpost.team.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x04\n" +
+	"\x1amuxpost/team/v1/team.proto\x12\x0fmuxpost.team.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x04\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x18\n" +
 	"\aharness\x18\x02 \x01(\tR\aharness\x12\x1c\n" +
@@ -2071,7 +2108,8 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	" \x01(\v2\x15.muxpost.team.v1.StepR\x03prd\x12+\n" +
 	"\x05tasks\x18\v \x03(\v2\x15.muxpost.team.v1.TaskR\x05tasks\x12-\n" +
 	"\x06verify\x18\f \x01(\v2\x15.muxpost.team.v1.StepR\x06verify\x12'\n" +
-	"\x03fix\x18\r \x01(\v2\x15.muxpost.team.v1.StepR\x03fix\x1a9\n" +
+	"\x03fix\x18\r \x01(\v2\x15.muxpost.team.v1.StepR\x03fix\x12\x14\n" +
+	"\x05trees\x18\x0e \x01(\tR\x05trees\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +
@@ -2137,7 +2175,7 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\x05needs\x18\x05 \x03(\tR\x05needs\x12\x16\n" +
 	"\x06number\x18\x06 \x01(\x05R\x06number\x12\x1a\n" +
 	"\blaunches\x18\a \x01(\x05R\blaunches\x12\x14\n" +
-	"\x05class\x18\b \x01(\tR\x05class\"\xba\x06\n" +
+	"\x05class\x18\b \x01(\tR\x05class\"\x88\a\n" +
 	"\rAttemptStatus\x12\x1d\n" +
 	"\n" +
 	"attempt_id\x18\x01 \x01(\tR\tattemptId\x12\x17\n" +
@@ -2166,7 +2204,10 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\rprogress_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\fprogressTime\x12\x1f\n" +
 	"\vsocket_path\x18\x15 \x01(\tR\n" +
 	"socketPath\x12\x12\n" +
-	"\x04owed\x18\x16 \x01(\bR\x04owedB\f\n" +
+	"\x04owed\x18\x16 \x01(\bR\x04owed\x12\x16\n" +
+	"\x06branch\x18\x17 \x01(\tR\x06branch\x12\x12\n" +
+	"\x04head\x18\x18 \x01(\tR\x04head\x12 \n" +
+	"\vuncommitted\x18\x19 \x01(\x05R\vuncommittedB\f\n" +
 	"\n" +
 	"_exit_codeB\x0e\n" +
 	"\f_exit_signal\"\xf0\x01\n" +
