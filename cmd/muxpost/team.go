@@ -51,15 +51,30 @@ func (a *app) teamCall(ctx context.Context, call func(context.Context, teamv1.Te
 func teamRunCommand(a *app) *cobra.Command {
 	var o operatorFlags
 	var takeOver, detach bool
-	var name string
+	var name, item string
 	c := &cobra.Command{
-		Use: "run FILE", Short: "Run the team that a file describes, and follow it to its end", Args: args(1, 1, "FILE is YAML or JSON; - is standard input"),
+		Use: "run FILE", Short: "Run the team that a file describes, and follow it to its end", Args: args(0, 1, "FILE is YAML or JSON; - is standard input"),
 		Long: `run begins a run of the team that a file describes, shows how it goes, and ends with it: with exit code 0 when the run is complete, and with
 another when it failed or was cancelled. Ctrl-C cancels the run; with --detach it is only begun, and goes on by itself.
 
-A team has one run that is not over. Another one is refused then, with what is to be done; --take-over gives the older one up.`,
+A team has one run that is not over. Another one is refused then, with what is to be done; --take-over gives the older one up.
+
+With --item, in the place of FILE, the team is the one that the dispatcher's configuration has for a work item (dispatcher.teams).`,
 		Example: "  muxpost team run docs/examples/team.yaml\n  muxpost team run --detach team.yaml && muxpost team watch crew",
 		RunE: func(cmd *cobra.Command, given []string) error {
+			if (item != "") == (len(given) == 1) {
+				return fault.New(fault.Invalid, fault.ReasonBadArgument, "say either a file or --item, and not both").WithRemedy("usage: " + cmd.UseLine())
+			}
+			if item != "" {
+				ref, err := parseItem(item)
+				if err != nil {
+					return err
+				}
+				return a.teamRun(cmd.Context(), func(ctx context.Context, c teamv1.TeamServiceClient) (*teamv1.StartRunResponse, error) {
+					out, err := c.StartItemRun(ctx, &teamv1.StartItemRunRequest{WorkItem: ref.String(), Who: a.by(o)})
+					return &teamv1.StartRunResponse{Run: out.GetRun()}, err
+				}, a.by(o), detach)
+			}
 			spec, err := a.readSpec(given[0])
 			if err != nil {
 				return err
@@ -67,18 +82,22 @@ A team has one run that is not over. Another one is refused then, with what is t
 			if name != "" {
 				spec.Team = name
 			}
-			return a.teamRun(cmd.Context(), &teamv1.StartRunRequest{Spec: spec, Who: a.by(o), TakeOver: takeOver}, detach)
+			return a.teamRun(cmd.Context(), func(ctx context.Context, c teamv1.TeamServiceClient) (*teamv1.StartRunResponse, error) {
+				return c.StartRun(ctx, &teamv1.StartRunRequest{Spec: spec, Who: a.by(o), TakeOver: takeOver})
+			}, a.by(o), detach)
 		},
 	}
 	c.Flags().BoolVar(&takeOver, "take-over", false, "give the team's run up that is not over")
 	c.Flags().BoolVar(&detach, "detach", false, "begin it, and do not wait for its end")
+	c.Flags().StringVar(&item, "item", "", "run what is configured for a work item")
 	c.Flags().StringVar(&name, "team", "", "the team's name, instead of the one in the file")
 	a.whoFlag(c, &o)
 	a.jsonFlag(c)
 	return c
 }
 
-func (a *app) teamRun(ctx context.Context, request *teamv1.StartRunRequest, detach bool) error {
+// teamRun begins a run, and follows it unless it is detached.
+func (a *app) teamRun(ctx context.Context, start func(context.Context, teamv1.TeamServiceClient) (*teamv1.StartRunResponse, error), who string, detach bool) error {
 	s, err := a.dial()
 	if err != nil {
 		return err
@@ -86,7 +105,7 @@ func (a *app) teamRun(ctx context.Context, request *teamv1.StartRunRequest, deta
 	defer s.close()
 	var begun *teamv1.StartRunResponse
 	if err := s.teams(ctx, func(ctx context.Context, c teamv1.TeamServiceClient) (err error) {
-		begun, err = c.StartRun(ctx, request)
+		begun, err = start(ctx, c)
 		return err
 	}); err != nil {
 		return err
@@ -107,7 +126,7 @@ func (a *app) teamRun(ctx context.Context, request *teamv1.StartRunRequest, deta
 	if ctx.Err() == nil {
 		return err
 	}
-	return a.cancelOnSignal(context.WithoutCancel(ctx), s, run.GetRunId(), request.GetWho())
+	return a.cancelOnSignal(context.WithoutCancel(ctx), s, run.GetRunId(), who)
 }
 
 // cancelOnSignal cancels a run whose command was told to end, and follows it to its end, unless that takes too long.

@@ -1,23 +1,18 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-	"time"
 
-	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
 	"muxpost.dev/muxpost/core/fault"
+	"muxpost.dev/muxpost/internal/specfile"
 	teamv1 "muxpost.dev/muxpost/proto/gen/muxpost/team/v1"
 )
-
-// maxSpecFile bounds what is read of a file.
-const maxSpecFile = 16 << 20
 
 // readSpec reads what a run is asked to do, in YAML, of which JSON is a part. The fields are those of the contract; times are written as 10m or 1h30m.
 func (a *app) readSpec(path string) (*teamv1.Spec, error) {
@@ -34,27 +29,11 @@ func (a *app) readSpec(path string) (*teamv1.Spec, error) {
 		defer file.Close() //nolint:errcheck // it was only read
 		in = file
 	}
-	data, err := io.ReadAll(io.LimitReader(in, maxSpecFile+1))
+	data, err := io.ReadAll(io.LimitReader(in, specfile.Max+1))
 	if err != nil {
 		return nil, bad(err)
 	}
-	if len(data) > maxSpecFile {
-		return nil, bad(fmt.Errorf("it has more than %d bytes", maxSpecFile))
-	}
-	var fields map[string]any
-	if err := yaml.Unmarshal(data, &fields); err != nil {
-		return nil, bad(err)
-	}
-	for _, key := range []string{"limit", "stall"} {
-		if text, ok := fields[key].(string); ok {
-			d, err := time.ParseDuration(text)
-			if err != nil {
-				return nil, bad(fmt.Errorf("%s: write a time as 90s, 10m or 1h30m, and not %q", key, text))
-			}
-			fields[key] = fmt.Sprintf("%.9fs", d.Seconds())
-		}
-	}
-	asJSON, err := json.Marshal(fields)
+	asJSON, err := specfile.JSON(data, "limit", "stall")
 	if err != nil {
 		return nil, bad(err)
 	}

@@ -21,6 +21,7 @@ import (
 type fakeTeams struct {
 	teamv1.UnimplementedTeamServiceServer
 	started   *teamv1.StartRunRequest
+	item      *teamv1.StartItemRunRequest
 	steps     []*teamv1.WatchRunResponse
 	whole     *teamv1.GetRunResponse
 	cancelled *teamv1.CancelRunRequest
@@ -35,6 +36,11 @@ func (f *fakeTeams) StartRun(_ context.Context, r *teamv1.StartRunRequest) (*tea
 		return nil, fault.New(fault.AlreadyExists, fault.ReasonRunExists, "the team taken has a run that is not over").WithRemedy("muxpost team abandon r0")
 	}
 	return &teamv1.StartRunResponse{Run: f.whole.GetRun()}, nil
+}
+
+func (f *fakeTeams) StartItemRun(_ context.Context, r *teamv1.StartItemRunRequest) (*teamv1.StartItemRunResponse, error) {
+	f.item = r
+	return &teamv1.StartItemRunResponse{Run: f.whole.GetRun()}, nil
 }
 
 func (f *fakeTeams) WatchRun(_ *teamv1.WatchRunRequest, stream teamv1.TeamService_WatchRunServer) error {
@@ -150,6 +156,14 @@ func TestTeamRun_FollowsARunToItsEnd(t *testing.T) {
 		t.Errorf("%v", f.started)
 	}
 	golden(t, "team-run", d.out.String())
+	if err := d.run(t, "team", "run", "--item", "https://github.com/octo/widget/issues/7"); err != nil || f.item.GetWorkItem() != "github:octo/widget#7" {
+		t.Errorf("%v, %v", f.item, err)
+	}
+	for _, line := range [][]string{{"team", "run"}, {"team", "run", "x.yaml", "--item", "github:octo/widget#7"}} {
+		if err := d.run(t, line...); !errors.Is(err, fault.Invalid) {
+			t.Errorf("%v: %v", line, err)
+		}
+	}
 }
 
 func TestTeamRun_FailsWhenTheRunDoes(t *testing.T) {

@@ -18,6 +18,10 @@ create table dispatcher.team_runs (
     waits        text not null default '',
     who          text not null default '',
     work_item    text not null default '',
+    try          integer not null default 1,
+    retries      integer not null default 0,
+    backoff      interval not null default '0',
+    retry_at     timestamptz,
     holder       text not null default '',
     epoch        bigint not null default 0,
     lease_until  timestamptz not null default now(),
@@ -31,6 +35,7 @@ create table dispatcher.team_runs (
 create unique index team_runs_live on dispatcher.team_runs (team) where phase not in ('complete', 'failed', 'cancelled');
 create index team_runs_newest on dispatcher.team_runs (created_at desc, run_id desc);
 create index team_runs_of_team on dispatcher.team_runs (team, created_at desc, run_id desc);
+create index team_runs_retry on dispatcher.team_runs (retry_at) where retry_at is not null;
 create index team_runs_open on dispatcher.team_runs (lease_until) where phase not in ('complete', 'failed', 'cancelled');
 
 -- The tasks of a run's graph, and the steps of its phases (@plan, @prd, @verify, @fix).

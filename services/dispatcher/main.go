@@ -122,8 +122,13 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 		Version: func(host string) dispatch.Version { return versionOf(own, buildOn(fleet, host)) },
 	})
 
+	policy, err := policies(config.Teams)
+	if err != nil {
+		return err
+	}
 	teams := team.New(team.Config{
-		Store: records, Hosts: fleet, Hints: changed, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/team"), Process: processName(),
+		Policy: policy,
+		Store:  records, Hosts: fleet, Hints: changed, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/team"), Process: processName(),
 	})
 
 	news, bearers := hints.New(), tokens.New(pool)

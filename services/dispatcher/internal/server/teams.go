@@ -24,7 +24,8 @@ const defaultLoops = 3
 
 // TeamOperator begins and ends runs.
 type TeamOperator interface {
-	Start(ctx context.Context, spec rules.Spec, who, workItem string, takeOver bool) (made team.Run, abandoned string, err error)
+	Start(ctx context.Context, spec rules.Spec, who string, takeOver bool) (made team.Run, abandoned string, err error)
+	StartItem(ctx context.Context, workItem, who string) (team.Run, error)
 	Cancel(ctx context.Context, o team.Order) (team.Run, bool, error)
 	Abandon(ctx context.Context, o team.Order) (team.Run, bool, error)
 }
@@ -61,15 +62,24 @@ func NewTeams(operator TeamOperator, records TeamRecords, hosts AttemptShower, n
 
 // StartRun begins a run.
 func (t *Teams) StartRun(ctx context.Context, r *teamv1.StartRunRequest) (*teamv1.StartRunResponse, error) {
-	spec, err := specOf(r.GetSpec())
+	spec, err := SpecOf(r.GetSpec())
 	if err != nil {
 		return nil, err
 	}
-	made, abandoned, err := t.operator.Start(ctx, spec, r.GetWho(), "", r.GetTakeOver())
+	made, abandoned, err := t.operator.Start(ctx, spec, r.GetWho(), r.GetTakeOver())
 	if err != nil {
 		return nil, err
 	}
 	return &teamv1.StartRunResponse{Run: runTo(made), AbandonedRunId: abandoned}, nil
+}
+
+// StartItemRun begins the run that is configured for a work item.
+func (t *Teams) StartItemRun(ctx context.Context, r *teamv1.StartItemRunRequest) (*teamv1.StartItemRunResponse, error) {
+	made, err := t.operator.StartItem(ctx, r.GetWorkItem(), r.GetWho())
+	if err != nil {
+		return nil, err
+	}
+	return &teamv1.StartItemRunResponse{Run: runTo(made)}, nil
 }
 
 // GetRun returns a run with all that belongs to it.
@@ -296,8 +306,8 @@ func (t *Teams) find(ctx context.Context, name string, open bool) (string, error
 	return "", fault.Newf(fault.NotFound, fault.ReasonRunNotFound, "the team %s has no run", name).WithRemedy("`muxpost team status` lists the runs")
 }
 
-// specOf reads what a run is asked to do.
-func specOf(s *teamv1.Spec) (rules.Spec, error) {
+// SpecOf reads what a run is asked to do.
+func SpecOf(s *teamv1.Spec) (rules.Spec, error) {
 	if s == nil {
 		return rules.Spec{}, fault.New(fault.Invalid, fault.ReasonBadArgument, "there is no spec")
 	}
@@ -392,7 +402,7 @@ func runTo(r team.Run) *teamv1.Run {
 	return &teamv1.Run{RunId: r.ID, Team: r.Spec.Team, Phase: runPhases[r.Phase], PhaseSince: moment(r.PhaseSince), FixLoops: int32(r.FixLoops), //nolint:gosec // small
 		MaxFixLoops: int32(r.Spec.MaxFixLoops), Ending: r.Ending != rules.NoPhase && !r.Phase.Terminal(), Reason: string(r.Reason), Detail: r.Detail, //nolint:gosec // small
 		Waits: r.Waits, Who: r.Who, EndedBy: r.EndedBy, WorkItem: r.WorkItem, Coordinator: r.Holder, Coordinated: r.Held, BeatAt: moment(r.Beat), Epoch: r.Epoch,
-		TraceId: r.TraceID, CreateTime: moment(r.CreatedAt), EndTime: moment(r.EndedAt), Tasks: int32(r.Total), Version: r.Version} //nolint:gosec // small
+		TraceId: r.TraceID, CreateTime: moment(r.CreatedAt), EndTime: moment(r.EndedAt), Tasks: int32(r.Total), Version: r.Version, Try: int32(r.Try), RetryAt: moment(r.RetryAt)} //nolint:gosec // small
 }
 
 func attemptTo(a team.Attempt) *teamv1.AttemptStatus {

@@ -22,7 +22,7 @@ var _ team.Store = (*Store)(nil)
 const (
 	runOpen = "phase not in ('complete', 'failed', 'cancelled')"
 
-	runColumns = `run_id, spec, total, phase, phase_since, version, fix_loops, ending, reason, detail, ended_by, waits, who, work_item, holder, epoch,
+	runColumns = `run_id, spec, total, phase, phase_since, version, fix_loops, ending, reason, detail, ended_by, waits, who, work_item, try, retries, backoff, retry_at, holder, epoch,
 	holder <> '' and lease_until > clock_timestamp(), beat_at, traceparent, trace_id, created_at, ended_at`
 
 	// teamTold are the fields that every event of a run has; $ is the row of the run.
@@ -31,8 +31,8 @@ const (
 
 const createRunSQL = `
 with made as (
-	insert into dispatcher.team_runs (run_id, team, spec, total, who, work_item, traceparent, trace_id)
-	values (@run_id, @team, @spec, @total, @who, @work_item, @traceparent, @trace_id)
+	insert into dispatcher.team_runs (run_id, team, spec, total, who, work_item, retries, backoff, traceparent, trace_id)
+	values (@run_id, @team, @spec, @total, @who, @work_item, @retries, @backoff, @traceparent, @trace_id)
 	returning *
 ), tasks as (
 	insert into dispatcher.team_tasks (run_id, task_id, position, kind, needs, state, number)
@@ -70,7 +70,7 @@ func (s *Store) CreateRun(ctx context.Context, r team.Run) (made team.Run, live 
 		return made, nil, fault.Wrap(fault.Internal, "", "the tasks of a run cannot be written", err)
 	}
 	made, err = one(s, ctx, fmt.Sprintf(createRunSQL, of(teamTold, "made")), scanRun, pgx.NamedArgs{
-		"run_id": r.ID, "team": r.Spec.Team, "spec": string(spec), "total": len(r.Spec.Tasks), "who": r.Who, "work_item": r.WorkItem,
+		"run_id": r.ID, "team": r.Spec.Team, "spec": string(spec), "total": len(r.Spec.Tasks), "who": r.Who, "work_item": r.WorkItem, "retries": r.Retries, "backoff": r.Backoff,
 		"traceparent": r.Traceparent, "trace_id": r.TraceID, "tasks": string(tasks), "told": string(dispatch.TeamStarted),
 	})
 	if !errors.Is(err, fault.AlreadyExists) {
@@ -84,6 +84,39 @@ func (s *Store) CreateRun(ctx context.Context, r team.Run) (made team.Run, live 
 		return made, nil, fault.New(fault.Unavailable, fault.ReasonDatabase, "the team had a run that has ended just now").WithRemedy("ask again")
 	}
 	return made, nil, findErr
+}
+
+// A run that is begun again has the tasks of the first as they were then: nothing of the older run's is run again.
+var retryRunSQL = `
+with due as (
+	select * from dispatcher.team_runs where retry_at <= clock_timestamp() order by retry_at limit 1 for update skip locked
+), old as (
+	update dispatcher.team_runs r set retry_at = null from due where r.run_id = due.run_id
+	returning r.*, not exists (select from dispatcher.team_runs n where n.team = r.team and (n.created_at, n.run_id) > (r.created_at, r.run_id)) as last
+), made as (
+	insert into dispatcher.team_runs (run_id, team, spec, total, who, work_item, try, retries, backoff, traceparent, trace_id)
+	select gen_random_uuid()::text, team, spec, total, who, work_item, try + 1, retries, backoff, traceparent, trace_id from old where last
+	returning *
+), tasks as (
+	insert into dispatcher.team_tasks (run_id, task_id, position, kind, needs, state, number)
+	select made.run_id, t.task_id, t.position, t.kind, t.needs, case t.kind when 'fix' then 'completed' else 'pending' end, case t.kind when 'fix' then 0 else 1 end
+	from made, old, dispatcher.team_tasks t where t.run_id = old.run_id
+), history as (
+	insert into dispatcher.team_history (run_id, what, phase_to, detail, who)
+	select made.run_id, 'created', 'plan', 'try ' || made.try || ', since the run ' || old.run_id || ' failed', made.who from made, old
+), told as (
+	insert into dispatcher.events (type, work_item, fields, trace_id)
+	select @told, work_item, ` + of(teamTold, "made") + ` || jsonb_build_object('who', who), trace_id from made
+)
+select ` + runColumns + ` from made`
+
+// RetryRun begins a run again that failed and whose time has come; false when there is none. Two that ask at once begin one.
+func (s *Store) RetryRun(ctx context.Context) (team.Run, bool, error) {
+	r, err := one(s, ctx, retryRunSQL, scanRun, pgx.NamedArgs{"told": string(dispatch.TeamStarted)})
+	if errors.Is(err, fault.NotFound) {
+		return r, false, nil
+	}
+	return r, err == nil, err
 }
 
 // of names the row in a piece of SQL.
@@ -217,13 +250,14 @@ func (s *Store) BeforeAttempt(ctx context.Context, runID, taskID string) (out te
 
 func scanRun(row pgx.CollectableRow) (r team.Run, err error) {
 	var spec, phase, ending, reason string
-	var beat, ended *time.Time
+	var beat, ended, retry *time.Time
 	err = row.Scan(&r.ID, &spec, &r.Total, &phase, &r.PhaseSince, &r.Version, &r.FixLoops, &ending, &reason, &r.Detail, &r.EndedBy, &r.Waits, &r.Who, &r.WorkItem,
-		&r.Holder, &r.Epoch, &r.Held, &beat, &r.Traceparent, &r.TraceID, &r.CreatedAt, &ended)
+		&r.Try, &r.Retries, &r.Backoff, &retry, &r.Holder, &r.Epoch, &r.Held, &beat, &r.Traceparent, &r.TraceID, &r.CreatedAt, &ended)
 	if err != nil {
 		return r, err
 	}
 	r.Reason, r.Beat, r.EndedAt = rules.Reason(reason), when(beat), when(ended)
+	r.RetryAt = when(retry)
 	r.Ending, _ = rules.ParsePhase(ending)
 	var known bool
 	if r.Phase, known = rules.ParsePhase(phase); !known {

@@ -202,6 +202,9 @@ func (s *Store) MoveRun(ctx context.Context, step team.Step) (bool, error) {
 	if d.To.Terminal() {
 		told = dispatch.TeamEnded
 		set += `reason = @reason, detail = @detail, ended_at = clock_timestamp(), holder = '', lease_until = clock_timestamp(), `
+		if d.To == rules.Failed {
+			set += `retry_at = case when try <= retries then clock_timestamp() + backoff * (2 ^ (try - 1)) end, `
+		}
 	}
 	_, ok, err := changed(s, ctx, setting(moveSQL, set), pgx.RowTo[bool], pgx.NamedArgs{
 		"run_id": step.RunID, "epoch": step.Epoch, "version": step.Version, "from": step.From.String(), "to": d.To.String(), "fix_loops": d.FixLoops,

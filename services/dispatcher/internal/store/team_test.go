@@ -629,3 +629,114 @@ func TestT75_T78_T118_T121_EachFactHasAVoucherOfItsOwn(t *testing.T) {
 		t.Errorf("a worker that has nothing to do cannot be stale: %+v", open)
 	}
 }
+
+func TestT83_T148_AFailedItemIsRetriedWithBackoffUpToItsCap(t *testing.T) {
+	r := &rig{Store: New(dbtest.New(t)), t: t}
+	first := crew("loop-octo-widget-7")
+	first.WorkItem, first.Retries, first.Backoff = item, 2, time.Hour
+	made, _, err := r.CreateRun(t.Context(), first)
+	if err != nil || made.Try != 1 {
+		t.Fatal(made, err)
+	}
+	ids := map[string]bool{made.ID: true}
+	r.run = made
+	for try := 1; try <= 3; try++ {
+		r.take("one")
+		r.exec()
+		a := r.claimed("a")
+		if ok, err := r.end(a, rules.RanAndFailed); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if ok, err := r.move(rules.Exec, rules.Decision{To: rules.Failed, Reason: rules.ReasonFixBound}); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		over, err := r.Run(t.Context(), r.run.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if try == 3 {
+			if !over.RetryAt.IsZero() {
+				t.Errorf("the cap is passed: %+v", over)
+			}
+			break
+		}
+		if wait := over.RetryAt.Sub(over.EndedAt); wait < time.Duration(try)*time.Hour-time.Minute || wait > time.Duration(try)*time.Hour+time.Minute {
+			t.Errorf("after try %d it waits %v", try, wait)
+		}
+		if _, ok, err := r.RetryRun(t.Context()); ok || err != nil {
+			t.Errorf("it is begun before its time: %v, %v", ok, err)
+		}
+		if _, err := r.pool.Exec(t.Context(), "update dispatcher.team_runs set retry_at = now() where retry_at is not null"); err != nil {
+			t.Fatal(err)
+		}
+		var group sync.WaitGroup
+		var got [4]team.Run
+		var won [4]bool
+		for i := range got {
+			group.Go(func() {
+				var err error
+				if got[i], won[i], err = r.RetryRun(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		n := 0
+		for i := range got {
+			if won[i] {
+				n++
+				r.run = got[i]
+			}
+		}
+		if n != 1 || r.run.Try != try+1 || r.run.WorkItem != item || ids[r.run.ID] || r.run.Phase != rules.Plan || r.run.FixLoops != 0 {
+			t.Fatalf("%d were begun: %+v", n, r.run)
+		}
+		ids[r.run.ID] = true
+		for _, task := range r.known().Tasks {
+			if want := map[bool]rules.State{true: rules.Completed, false: rules.Pending}[task.Kind == rules.FixStep]; task.State != want {
+				t.Errorf("%+v", task)
+			}
+		}
+		if len(r.known().Open) != 0 {
+			t.Error("something of the older run goes on in the new one")
+		}
+	}
+}
+
+func TestT147_ARunThatWasBegunByHandEndsTheRetry(t *testing.T) {
+	r := &rig{Store: New(dbtest.New(t)), t: t}
+	failing := func(name string) {
+		t.Helper()
+		run := crew(name)
+		run.WorkItem, run.Retries = item, 2
+		made, _, err := r.CreateRun(t.Context(), run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.run = made
+		r.take("one")
+		if ok, err := r.move(rules.Plan, rules.Decision{To: rules.Failed, Reason: rules.ReasonStepFailed}); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	failing("one")
+	other := r.run
+	failing("two")
+	if _, _, err := r.CreateRun(t.Context(), crew("one")); err != nil {
+		t.Fatal(err)
+	}
+	begun := map[string]bool{}
+	for range 3 {
+		if run, ok, err := r.RetryRun(t.Context()); err != nil {
+			t.Fatal(err)
+		} else if ok {
+			begun[run.Spec.Team] = true
+		}
+	}
+	if begun["one"] || !begun["two"] {
+		t.Errorf("begun again: %v", begun)
+	}
+	if over, err := r.Run(t.Context(), other.ID); err != nil || !over.RetryAt.IsZero() {
+		t.Errorf("%+v, %v", over, err)
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"muxpost.dev/muxpost/core/lease"
 	rules "muxpost.dev/muxpost/core/team"
+	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/services/dispatcher/internal/hints"
@@ -26,7 +27,7 @@ const (
 	claimLease = 300 * time.Second
 )
 
-// Config is what a Coordinator works with. All fields are required but LookEvery.
+// Config is what a Coordinator works with. All fields are required but Policy and LookEvery.
 type Config struct {
 	Store Store
 	Hosts Hosts
@@ -36,6 +37,8 @@ type Config struct {
 	Tracer obs.Tracer
 	// Process names this process among all that share the database.
 	Process string
+	// Policy says what is run for a work item; nil runs nothing for any.
+	Policy func(item workitem.Ref) (Policy, bool)
 	// LookEvery is how often it is looked where no hint comes; zero for the usual.
 	LookEvery time.Duration
 }
@@ -83,6 +86,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	ticker := time.NewTicker(takeEvery)
 	defer ticker.Stop()
 	for {
+		c.retry(ctx)
 		c.mu.Lock()
 		room := maxRuns - len(c.drivers)
 		c.mu.Unlock()
@@ -101,6 +105,21 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		case <-ticker.C:
 		case <-c.more:
 		}
+	}
+}
+
+// retry begins runs again that failed and whose time has come.
+func (c *Coordinator) retry(ctx context.Context) {
+	for ctx.Err() == nil {
+		r, ok, err := c.config.Store.RetryRun(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			c.config.Logger.WarnContext(ctx, "it was not seen whether runs have to be begun again", obs.KeyError, err)
+			return
+		case !ok:
+			return
+		}
+		c.config.Logger.InfoContext(ctx, "a run was begun again", obs.KeyRunID, r.ID, obs.KeyWorkItem, r.WorkItem, obs.KeyTry, r.Try)
 	}
 }
 

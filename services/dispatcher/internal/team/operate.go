@@ -12,6 +12,7 @@ import (
 
 	"muxpost.dev/muxpost/core/fault"
 	rules "muxpost.dev/muxpost/core/team"
+	"muxpost.dev/muxpost/core/workitem"
 	"muxpost.dev/muxpost/internal/obs"
 )
 
@@ -27,14 +28,47 @@ type Order struct {
 
 // Start begins a run. Where the team has one that is not over, that is fault.AlreadyExists, and nothing of it is changed; with takeOver it is given
 // up, and abandoned is its id.
-func (c *Coordinator) Start(ctx context.Context, spec rules.Spec, who, workItem string, takeOver bool) (made Run, abandoned string, err error) {
-	if spec, err = spec.Check(); err != nil {
+func (c *Coordinator) Start(ctx context.Context, spec rules.Spec, who string, takeOver bool) (made Run, abandoned string, err error) {
+	return c.start(ctx, Run{Spec: spec, Who: who}, takeOver)
+}
+
+// Policy is what is run for a work item.
+type Policy struct {
+	Spec rules.Spec
+	// Retries is how often a run that failed is begun again by itself, Backoff how long after the first failure.
+	Retries int
+	Backoff time.Duration
+}
+
+// StartItem begins the run that is configured for a work item, under the name of the item's session: so there is one at a time, whoever asks. Where
+// nothing is configured it is fault.NotFound.
+func (c *Coordinator) StartItem(ctx context.Context, workItem, who string) (Run, error) {
+	item, err := workitem.Parse(workItem)
+	if err != nil {
+		return Run{}, err
+	}
+	var policy Policy
+	found := c.config.Policy != nil
+	if found {
+		policy, found = c.config.Policy(item)
+	}
+	if !found {
+		return Run{}, fault.Newf(fault.NotFound, fault.ReasonRunNotFound, "no team is configured for %s", item).WithRemedy("add one to dispatcher.teams")
+	}
+	policy.Spec.Team = item.Target()
+	made, _, err := c.start(ctx, Run{Spec: policy.Spec, Who: who, WorkItem: item.String(), Retries: policy.Retries, Backoff: policy.Backoff}, false)
+	return made, err
+}
+
+func (c *Coordinator) start(ctx context.Context, r Run, takeOver bool) (made Run, abandoned string, err error) {
+	who := r.Who
+	if r.Spec, err = r.Spec.Check(); err != nil {
 		return made, "", err
 	}
 	if err := checkWords("who", who, maxWho); err != nil {
 		return made, "", err
 	}
-	r := Run{ID: uuid.NewString(), Spec: spec, Who: who, WorkItem: workItem, Traceparent: obs.Inject(ctx), TraceID: obs.TraceID(ctx)}
+	r.ID, r.Traceparent, r.TraceID = uuid.NewString(), obs.Inject(ctx), obs.TraceID(ctx)
 	made, live, err := c.config.Store.CreateRun(ctx, r)
 	if errors.Is(err, fault.AlreadyExists) && live != nil && takeOver {
 		if _, _, err := c.Abandon(ctx, Order{RunID: live.ID, Who: who, Reason: "another run took its place"}); err != nil {

@@ -27,6 +27,11 @@ type Run struct {
 	Waits string
 	// Who began it, and for which work item, if for one.
 	Who, WorkItem string
+	// Try is which of the item's it is; one that failed is begun again by itself Retries times, Backoff after the first failure, and twice as long after
+	// each that follows. RetryAt is when; zero for never.
+	Try, Retries int
+	Backoff      time.Duration
+	RetryAt      time.Time
 	// Holder coordinates it under Epoch; Held is false once its lease has ended. Beat is when it last did something.
 	Holder               string
 	Epoch                int64
@@ -196,6 +201,9 @@ type RunQuery struct {
 type Store interface {
 	// CreateRun records a run with its tasks and its event. Where the team has one that is not over it is fault.AlreadyExists, and live is that.
 	CreateRun(ctx context.Context, r Run) (made Run, live *Run, err error)
+	// RetryRun begins a run again that failed and whose time has come, with the same spec; false when there is none. A run whose team has another since
+	// is not begun again.
+	RetryRun(ctx context.Context) (made Run, ok bool, err error)
 	// TakeRuns takes the runs, at most so many, that are not over and that nobody holds, each with a new epoch.
 	TakeRuns(ctx context.Context, holder string, most int) ([]Run, error)
 	// RenewRun keeps a run for the length of a lease more.

@@ -161,7 +161,7 @@ func newBench(t *testing.T, spec rules.Spec) *bench {
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	var err error
-	if b.run, _, err = b.c.Start(t.Context(), spec, "ann", "", false); err != nil {
+	if b.run, _, err = b.c.Start(t.Context(), spec, "ann", false); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -386,7 +386,7 @@ func TestT111_ACorruptTaskStopsTheRunVisibly(t *testing.T) {
 func TestStart_RefusesWordsThatAreNoLine(t *testing.T) {
 	b := newBench(t, one(0))
 	for _, who := range []string{"a\nb", strings.Repeat("a", 101), "\xff"} {
-		if _, _, err := b.c.Start(t.Context(), one(0), who, "", false); err == nil {
+		if _, _, err := b.c.Start(t.Context(), one(0), who, false); err == nil {
 			t.Errorf("%q is taken", who)
 		}
 	}

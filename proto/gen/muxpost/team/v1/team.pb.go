@@ -615,6 +615,107 @@ func (x *StartRunResponse) GetAbandonedRunId() string {
 	return ""
 }
 
+// StartItemRunRequest names a work item.
+type StartItemRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work item. Required.
+	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
+	// Who begins it, for others to read: at most 100 bytes.
+	Who           string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartItemRunRequest) Reset() {
+	*x = StartItemRunRequest{}
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartItemRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartItemRunRequest) ProtoMessage() {}
+
+func (x *StartItemRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartItemRunRequest.ProtoReflect.Descriptor instead.
+func (*StartItemRunRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *StartItemRunRequest) GetWorkItem() string {
+	if x != nil {
+		return x.WorkItem
+	}
+	return ""
+}
+
+func (x *StartItemRunRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+// StartItemRunResponse is the run.
+type StartItemRunResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As it begins.
+	Run           *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartItemRunResponse) Reset() {
+	*x = StartItemRunResponse{}
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartItemRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartItemRunResponse) ProtoMessage() {}
+
+func (x *StartItemRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartItemRunResponse.ProtoReflect.Descriptor instead.
+func (*StartItemRunResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *StartItemRunResponse) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
 // Run is a run as it stands.
 type Run struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -663,14 +764,18 @@ type Run struct {
 	// How many are completed; zero in lists.
 	Completed int32 `protobuf:"varint,22,opt,name=completed,proto3" json:"completed,omitempty"`
 	// Counts its changes.
-	Version       int64 `protobuf:"varint,23,opt,name=version,proto3" json:"version,omitempty"`
+	Version int64 `protobuf:"varint,23,opt,name=version,proto3" json:"version,omitempty"`
+	// Which try it is of a work item's, from 1.
+	Try int32 `protobuf:"varint,24,opt,name=try,proto3" json:"try,omitempty"`
+	// When another is begun by itself, since this one failed; unset for never.
+	RetryAt       *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[5]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +787,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[5]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +800,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{5}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Run) GetRunId() string {
@@ -859,6 +964,20 @@ func (x *Run) GetVersion() int64 {
 	return 0
 }
 
+func (x *Run) GetTry() int32 {
+	if x != nil {
+		return x.Try
+	}
+	return 0
+}
+
+func (x *Run) GetRetryAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RetryAt
+	}
+	return nil
+}
+
 // TaskStatus is a task, or the step of a phase, as it stands.
 type TaskStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -884,7 +1003,7 @@ type TaskStatus struct {
 
 func (x *TaskStatus) Reset() {
 	*x = TaskStatus{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[6]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +1015,7 @@ func (x *TaskStatus) String() string {
 func (*TaskStatus) ProtoMessage() {}
 
 func (x *TaskStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[6]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +1028,7 @@ func (x *TaskStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatus.ProtoReflect.Descriptor instead.
 func (*TaskStatus) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{6}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TaskStatus) GetTaskId() string {
@@ -1027,7 +1146,7 @@ type AttemptStatus struct {
 
 func (x *AttemptStatus) Reset() {
 	*x = AttemptStatus{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[7]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1158,7 @@ func (x *AttemptStatus) String() string {
 func (*AttemptStatus) ProtoMessage() {}
 
 func (x *AttemptStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[7]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1171,7 @@ func (x *AttemptStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStatus.ProtoReflect.Descriptor instead.
 func (*AttemptStatus) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{7}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AttemptStatus) GetAttemptId() string {
@@ -1257,7 +1376,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[8]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1269,7 +1388,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[8]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1282,7 +1401,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{8}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HistoryEntry) GetTime() *timestamppb.Timestamp {
@@ -1359,7 +1478,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[9]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +1490,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[9]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +1503,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{9}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetRunRequest) GetRun() string {
@@ -1413,7 +1532,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[10]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1544,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[10]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1557,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{10}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -1493,7 +1612,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[11]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1624,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[11]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1637,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{11}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListRunsRequest) GetTeam() string {
@@ -1562,7 +1681,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[12]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1693,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[12]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1706,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{12}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -1615,7 +1734,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[13]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1746,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[13]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1759,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{13}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchRunRequest) GetRun() string {
@@ -1665,7 +1784,7 @@ type WatchRunResponse struct {
 
 func (x *WatchRunResponse) Reset() {
 	*x = WatchRunResponse{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[14]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1796,7 @@ func (x *WatchRunResponse) String() string {
 func (*WatchRunResponse) ProtoMessage() {}
 
 func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[14]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1809,7 @@ func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunResponse.ProtoReflect.Descriptor instead.
 func (*WatchRunResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{14}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchRunResponse) GetRun() *Run {
@@ -1729,7 +1848,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[15]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1860,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[15]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1873,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{15}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelRunRequest) GetRun() string {
@@ -1791,7 +1910,7 @@ type CancelRunResponse struct {
 
 func (x *CancelRunResponse) Reset() {
 	*x = CancelRunResponse{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[16]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +1922,7 @@ func (x *CancelRunResponse) String() string {
 func (*CancelRunResponse) ProtoMessage() {}
 
 func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[16]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +1935,7 @@ func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
 func (*CancelRunResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{16}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelRunResponse) GetRun() *Run {
@@ -1848,7 +1967,7 @@ type AbandonRunRequest struct {
 
 func (x *AbandonRunRequest) Reset() {
 	*x = AbandonRunRequest{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[17]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +1979,7 @@ func (x *AbandonRunRequest) String() string {
 func (*AbandonRunRequest) ProtoMessage() {}
 
 func (x *AbandonRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[17]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +1992,7 @@ func (x *AbandonRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbandonRunRequest.ProtoReflect.Descriptor instead.
 func (*AbandonRunRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{17}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AbandonRunRequest) GetRun() string {
@@ -1910,7 +2029,7 @@ type AbandonRunResponse struct {
 
 func (x *AbandonRunResponse) Reset() {
 	*x = AbandonRunResponse{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[18]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1922,7 +2041,7 @@ func (x *AbandonRunResponse) String() string {
 func (*AbandonRunResponse) ProtoMessage() {}
 
 func (x *AbandonRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[18]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1935,7 +2054,7 @@ func (x *AbandonRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbandonRunResponse.ProtoReflect.Descriptor instead.
 func (*AbandonRunResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{18}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AbandonRunResponse) GetRun() *Run {
@@ -1967,7 +2086,7 @@ type GetLogRequest struct {
 
 func (x *GetLogRequest) Reset() {
 	*x = GetLogRequest{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[19]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1979,7 +2098,7 @@ func (x *GetLogRequest) String() string {
 func (*GetLogRequest) ProtoMessage() {}
 
 func (x *GetLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[19]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1992,7 +2111,7 @@ func (x *GetLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogRequest.ProtoReflect.Descriptor instead.
 func (*GetLogRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{19}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetLogRequest) GetRun() string {
@@ -2033,7 +2152,7 @@ type GetLogResponse struct {
 
 func (x *GetLogResponse) Reset() {
 	*x = GetLogResponse{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[20]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2164,7 @@ func (x *GetLogResponse) String() string {
 func (*GetLogResponse) ProtoMessage() {}
 
 func (x *GetLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[20]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2177,7 @@ func (x *GetLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogResponse.ProtoReflect.Descriptor instead.
 func (*GetLogResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{20}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetLogResponse) GetAttempt() *AttemptStatus {
@@ -2138,7 +2257,12 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\ttake_over\x18\x03 \x01(\bR\btakeOver\"d\n" +
 	"\x10StartRunResponse\x12&\n" +
 	"\x03run\x18\x01 \x01(\v2\x14.muxpost.team.v1.RunR\x03run\x12(\n" +
-	"\x10abandoned_run_id\x18\x02 \x01(\tR\x0eabandonedRunId\"\xf0\x05\n" +
+	"\x10abandoned_run_id\x18\x02 \x01(\tR\x0eabandonedRunId\"D\n" +
+	"\x13StartItemRunRequest\x12\x1b\n" +
+	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\">\n" +
+	"\x14StartItemRunResponse\x12&\n" +
+	"\x03run\x18\x01 \x01(\v2\x14.muxpost.team.v1.RunR\x03run\"\xb9\x06\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12,\n" +
@@ -2165,7 +2289,9 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\bend_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x14\n" +
 	"\x05tasks\x18\x15 \x01(\x05R\x05tasks\x12\x1c\n" +
 	"\tcompleted\x18\x16 \x01(\x05R\tcompleted\x12\x18\n" +
-	"\aversion\x18\x17 \x01(\x03R\aversion\"\xdd\x01\n" +
+	"\aversion\x18\x17 \x01(\x03R\aversion\x12\x10\n" +
+	"\x03try\x18\x18 \x01(\x05R\x03try\x125\n" +
+	"\bretry_at\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\"\xdd\x01\n" +
 	"\n" +
 	"TaskStatus\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
@@ -2286,9 +2412,10 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\x16TASK_STATE_IN_PROGRESS\x10\x02\x12\x18\n" +
 	"\x14TASK_STATE_COMPLETED\x10\x03\x12\x15\n" +
 	"\x11TASK_STATE_FAILED\x10\x04\x12\x16\n" +
-	"\x12TASK_STATE_BLOCKED\x10\x052\xd7\x04\n" +
+	"\x12TASK_STATE_BLOCKED\x10\x052\xb4\x05\n" +
 	"\vTeamService\x12O\n" +
-	"\bStartRun\x12 .muxpost.team.v1.StartRunRequest\x1a!.muxpost.team.v1.StartRunResponse\x12N\n" +
+	"\bStartRun\x12 .muxpost.team.v1.StartRunRequest\x1a!.muxpost.team.v1.StartRunResponse\x12[\n" +
+	"\fStartItemRun\x12$.muxpost.team.v1.StartItemRunRequest\x1a%.muxpost.team.v1.StartItemRunResponse\x12N\n" +
 	"\x06GetRun\x12\x1e.muxpost.team.v1.GetRunRequest\x1a\x1f.muxpost.team.v1.GetRunResponse\"\x03\x90\x02\x01\x12T\n" +
 	"\bListRuns\x12 .muxpost.team.v1.ListRunsRequest\x1a!.muxpost.team.v1.ListRunsResponse\"\x03\x90\x02\x01\x12V\n" +
 	"\bWatchRun\x12 .muxpost.team.v1.WatchRunRequest\x1a!.muxpost.team.v1.WatchRunResponse\"\x03\x90\x02\x010\x01\x12R\n" +
@@ -2310,7 +2437,7 @@ func file_muxpost_team_v1_team_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_team_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_muxpost_team_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_muxpost_team_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_muxpost_team_v1_team_proto_goTypes = []any{
 	(Phase)(0),                    // 0: muxpost.team.v1.Phase
 	(TaskState)(0),                // 1: muxpost.team.v1.TaskState
@@ -2319,85 +2446,91 @@ var file_muxpost_team_v1_team_proto_goTypes = []any{
 	(*Task)(nil),                  // 4: muxpost.team.v1.Task
 	(*StartRunRequest)(nil),       // 5: muxpost.team.v1.StartRunRequest
 	(*StartRunResponse)(nil),      // 6: muxpost.team.v1.StartRunResponse
-	(*Run)(nil),                   // 7: muxpost.team.v1.Run
-	(*TaskStatus)(nil),            // 8: muxpost.team.v1.TaskStatus
-	(*AttemptStatus)(nil),         // 9: muxpost.team.v1.AttemptStatus
-	(*HistoryEntry)(nil),          // 10: muxpost.team.v1.HistoryEntry
-	(*GetRunRequest)(nil),         // 11: muxpost.team.v1.GetRunRequest
-	(*GetRunResponse)(nil),        // 12: muxpost.team.v1.GetRunResponse
-	(*ListRunsRequest)(nil),       // 13: muxpost.team.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 14: muxpost.team.v1.ListRunsResponse
-	(*WatchRunRequest)(nil),       // 15: muxpost.team.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),      // 16: muxpost.team.v1.WatchRunResponse
-	(*CancelRunRequest)(nil),      // 17: muxpost.team.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),     // 18: muxpost.team.v1.CancelRunResponse
-	(*AbandonRunRequest)(nil),     // 19: muxpost.team.v1.AbandonRunRequest
-	(*AbandonRunResponse)(nil),    // 20: muxpost.team.v1.AbandonRunResponse
-	(*GetLogRequest)(nil),         // 21: muxpost.team.v1.GetLogRequest
-	(*GetLogResponse)(nil),        // 22: muxpost.team.v1.GetLogResponse
-	nil,                           // 23: muxpost.team.v1.Spec.LabelsEntry
-	nil,                           // 24: muxpost.team.v1.Step.LabelsEntry
-	nil,                           // 25: muxpost.team.v1.Task.LabelsEntry
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(*StartItemRunRequest)(nil),   // 7: muxpost.team.v1.StartItemRunRequest
+	(*StartItemRunResponse)(nil),  // 8: muxpost.team.v1.StartItemRunResponse
+	(*Run)(nil),                   // 9: muxpost.team.v1.Run
+	(*TaskStatus)(nil),            // 10: muxpost.team.v1.TaskStatus
+	(*AttemptStatus)(nil),         // 11: muxpost.team.v1.AttemptStatus
+	(*HistoryEntry)(nil),          // 12: muxpost.team.v1.HistoryEntry
+	(*GetRunRequest)(nil),         // 13: muxpost.team.v1.GetRunRequest
+	(*GetRunResponse)(nil),        // 14: muxpost.team.v1.GetRunResponse
+	(*ListRunsRequest)(nil),       // 15: muxpost.team.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 16: muxpost.team.v1.ListRunsResponse
+	(*WatchRunRequest)(nil),       // 17: muxpost.team.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),      // 18: muxpost.team.v1.WatchRunResponse
+	(*CancelRunRequest)(nil),      // 19: muxpost.team.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),     // 20: muxpost.team.v1.CancelRunResponse
+	(*AbandonRunRequest)(nil),     // 21: muxpost.team.v1.AbandonRunRequest
+	(*AbandonRunResponse)(nil),    // 22: muxpost.team.v1.AbandonRunResponse
+	(*GetLogRequest)(nil),         // 23: muxpost.team.v1.GetLogRequest
+	(*GetLogResponse)(nil),        // 24: muxpost.team.v1.GetLogResponse
+	nil,                           // 25: muxpost.team.v1.Spec.LabelsEntry
+	nil,                           // 26: muxpost.team.v1.Step.LabelsEntry
+	nil,                           // 27: muxpost.team.v1.Task.LabelsEntry
+	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
 }
 var file_muxpost_team_v1_team_proto_depIdxs = []int32{
-	23, // 0: muxpost.team.v1.Spec.labels:type_name -> muxpost.team.v1.Spec.LabelsEntry
-	26, // 1: muxpost.team.v1.Spec.limit:type_name -> google.protobuf.Duration
-	26, // 2: muxpost.team.v1.Spec.stall:type_name -> google.protobuf.Duration
+	25, // 0: muxpost.team.v1.Spec.labels:type_name -> muxpost.team.v1.Spec.LabelsEntry
+	28, // 1: muxpost.team.v1.Spec.limit:type_name -> google.protobuf.Duration
+	28, // 2: muxpost.team.v1.Spec.stall:type_name -> google.protobuf.Duration
 	3,  // 3: muxpost.team.v1.Spec.plan:type_name -> muxpost.team.v1.Step
 	3,  // 4: muxpost.team.v1.Spec.prd:type_name -> muxpost.team.v1.Step
 	4,  // 5: muxpost.team.v1.Spec.tasks:type_name -> muxpost.team.v1.Task
 	3,  // 6: muxpost.team.v1.Spec.verify:type_name -> muxpost.team.v1.Step
 	3,  // 7: muxpost.team.v1.Spec.fix:type_name -> muxpost.team.v1.Step
-	24, // 8: muxpost.team.v1.Step.labels:type_name -> muxpost.team.v1.Step.LabelsEntry
-	25, // 9: muxpost.team.v1.Task.labels:type_name -> muxpost.team.v1.Task.LabelsEntry
+	26, // 8: muxpost.team.v1.Step.labels:type_name -> muxpost.team.v1.Step.LabelsEntry
+	27, // 9: muxpost.team.v1.Task.labels:type_name -> muxpost.team.v1.Task.LabelsEntry
 	2,  // 10: muxpost.team.v1.StartRunRequest.spec:type_name -> muxpost.team.v1.Spec
-	7,  // 11: muxpost.team.v1.StartRunResponse.run:type_name -> muxpost.team.v1.Run
-	0,  // 12: muxpost.team.v1.Run.phase:type_name -> muxpost.team.v1.Phase
-	27, // 13: muxpost.team.v1.Run.phase_since:type_name -> google.protobuf.Timestamp
-	27, // 14: muxpost.team.v1.Run.beat_at:type_name -> google.protobuf.Timestamp
-	27, // 15: muxpost.team.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	27, // 16: muxpost.team.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	1,  // 17: muxpost.team.v1.TaskStatus.state:type_name -> muxpost.team.v1.TaskState
-	27, // 18: muxpost.team.v1.AttemptStatus.claim_time:type_name -> google.protobuf.Timestamp
-	27, // 19: muxpost.team.v1.AttemptStatus.start_time:type_name -> google.protobuf.Timestamp
-	27, // 20: muxpost.team.v1.AttemptStatus.end_time:type_name -> google.protobuf.Timestamp
-	27, // 21: muxpost.team.v1.AttemptStatus.host_time:type_name -> google.protobuf.Timestamp
-	27, // 22: muxpost.team.v1.AttemptStatus.process_time:type_name -> google.protobuf.Timestamp
-	27, // 23: muxpost.team.v1.AttemptStatus.progress_time:type_name -> google.protobuf.Timestamp
-	27, // 24: muxpost.team.v1.HistoryEntry.time:type_name -> google.protobuf.Timestamp
-	7,  // 25: muxpost.team.v1.GetRunResponse.run:type_name -> muxpost.team.v1.Run
-	2,  // 26: muxpost.team.v1.GetRunResponse.spec:type_name -> muxpost.team.v1.Spec
-	8,  // 27: muxpost.team.v1.GetRunResponse.tasks:type_name -> muxpost.team.v1.TaskStatus
-	9,  // 28: muxpost.team.v1.GetRunResponse.attempts:type_name -> muxpost.team.v1.AttemptStatus
-	10, // 29: muxpost.team.v1.GetRunResponse.history:type_name -> muxpost.team.v1.HistoryEntry
-	7,  // 30: muxpost.team.v1.ListRunsResponse.runs:type_name -> muxpost.team.v1.Run
-	7,  // 31: muxpost.team.v1.WatchRunResponse.run:type_name -> muxpost.team.v1.Run
-	8,  // 32: muxpost.team.v1.WatchRunResponse.tasks:type_name -> muxpost.team.v1.TaskStatus
-	9,  // 33: muxpost.team.v1.WatchRunResponse.attempts:type_name -> muxpost.team.v1.AttemptStatus
-	7,  // 34: muxpost.team.v1.CancelRunResponse.run:type_name -> muxpost.team.v1.Run
-	7,  // 35: muxpost.team.v1.AbandonRunResponse.run:type_name -> muxpost.team.v1.Run
-	9,  // 36: muxpost.team.v1.GetLogResponse.attempt:type_name -> muxpost.team.v1.AttemptStatus
-	5,  // 37: muxpost.team.v1.TeamService.StartRun:input_type -> muxpost.team.v1.StartRunRequest
-	11, // 38: muxpost.team.v1.TeamService.GetRun:input_type -> muxpost.team.v1.GetRunRequest
-	13, // 39: muxpost.team.v1.TeamService.ListRuns:input_type -> muxpost.team.v1.ListRunsRequest
-	15, // 40: muxpost.team.v1.TeamService.WatchRun:input_type -> muxpost.team.v1.WatchRunRequest
-	17, // 41: muxpost.team.v1.TeamService.CancelRun:input_type -> muxpost.team.v1.CancelRunRequest
-	19, // 42: muxpost.team.v1.TeamService.AbandonRun:input_type -> muxpost.team.v1.AbandonRunRequest
-	21, // 43: muxpost.team.v1.TeamService.GetLog:input_type -> muxpost.team.v1.GetLogRequest
-	6,  // 44: muxpost.team.v1.TeamService.StartRun:output_type -> muxpost.team.v1.StartRunResponse
-	12, // 45: muxpost.team.v1.TeamService.GetRun:output_type -> muxpost.team.v1.GetRunResponse
-	14, // 46: muxpost.team.v1.TeamService.ListRuns:output_type -> muxpost.team.v1.ListRunsResponse
-	16, // 47: muxpost.team.v1.TeamService.WatchRun:output_type -> muxpost.team.v1.WatchRunResponse
-	18, // 48: muxpost.team.v1.TeamService.CancelRun:output_type -> muxpost.team.v1.CancelRunResponse
-	20, // 49: muxpost.team.v1.TeamService.AbandonRun:output_type -> muxpost.team.v1.AbandonRunResponse
-	22, // 50: muxpost.team.v1.TeamService.GetLog:output_type -> muxpost.team.v1.GetLogResponse
-	44, // [44:51] is the sub-list for method output_type
-	37, // [37:44] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	9,  // 11: muxpost.team.v1.StartRunResponse.run:type_name -> muxpost.team.v1.Run
+	9,  // 12: muxpost.team.v1.StartItemRunResponse.run:type_name -> muxpost.team.v1.Run
+	0,  // 13: muxpost.team.v1.Run.phase:type_name -> muxpost.team.v1.Phase
+	29, // 14: muxpost.team.v1.Run.phase_since:type_name -> google.protobuf.Timestamp
+	29, // 15: muxpost.team.v1.Run.beat_at:type_name -> google.protobuf.Timestamp
+	29, // 16: muxpost.team.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	29, // 17: muxpost.team.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	29, // 18: muxpost.team.v1.Run.retry_at:type_name -> google.protobuf.Timestamp
+	1,  // 19: muxpost.team.v1.TaskStatus.state:type_name -> muxpost.team.v1.TaskState
+	29, // 20: muxpost.team.v1.AttemptStatus.claim_time:type_name -> google.protobuf.Timestamp
+	29, // 21: muxpost.team.v1.AttemptStatus.start_time:type_name -> google.protobuf.Timestamp
+	29, // 22: muxpost.team.v1.AttemptStatus.end_time:type_name -> google.protobuf.Timestamp
+	29, // 23: muxpost.team.v1.AttemptStatus.host_time:type_name -> google.protobuf.Timestamp
+	29, // 24: muxpost.team.v1.AttemptStatus.process_time:type_name -> google.protobuf.Timestamp
+	29, // 25: muxpost.team.v1.AttemptStatus.progress_time:type_name -> google.protobuf.Timestamp
+	29, // 26: muxpost.team.v1.HistoryEntry.time:type_name -> google.protobuf.Timestamp
+	9,  // 27: muxpost.team.v1.GetRunResponse.run:type_name -> muxpost.team.v1.Run
+	2,  // 28: muxpost.team.v1.GetRunResponse.spec:type_name -> muxpost.team.v1.Spec
+	10, // 29: muxpost.team.v1.GetRunResponse.tasks:type_name -> muxpost.team.v1.TaskStatus
+	11, // 30: muxpost.team.v1.GetRunResponse.attempts:type_name -> muxpost.team.v1.AttemptStatus
+	12, // 31: muxpost.team.v1.GetRunResponse.history:type_name -> muxpost.team.v1.HistoryEntry
+	9,  // 32: muxpost.team.v1.ListRunsResponse.runs:type_name -> muxpost.team.v1.Run
+	9,  // 33: muxpost.team.v1.WatchRunResponse.run:type_name -> muxpost.team.v1.Run
+	10, // 34: muxpost.team.v1.WatchRunResponse.tasks:type_name -> muxpost.team.v1.TaskStatus
+	11, // 35: muxpost.team.v1.WatchRunResponse.attempts:type_name -> muxpost.team.v1.AttemptStatus
+	9,  // 36: muxpost.team.v1.CancelRunResponse.run:type_name -> muxpost.team.v1.Run
+	9,  // 37: muxpost.team.v1.AbandonRunResponse.run:type_name -> muxpost.team.v1.Run
+	11, // 38: muxpost.team.v1.GetLogResponse.attempt:type_name -> muxpost.team.v1.AttemptStatus
+	5,  // 39: muxpost.team.v1.TeamService.StartRun:input_type -> muxpost.team.v1.StartRunRequest
+	7,  // 40: muxpost.team.v1.TeamService.StartItemRun:input_type -> muxpost.team.v1.StartItemRunRequest
+	13, // 41: muxpost.team.v1.TeamService.GetRun:input_type -> muxpost.team.v1.GetRunRequest
+	15, // 42: muxpost.team.v1.TeamService.ListRuns:input_type -> muxpost.team.v1.ListRunsRequest
+	17, // 43: muxpost.team.v1.TeamService.WatchRun:input_type -> muxpost.team.v1.WatchRunRequest
+	19, // 44: muxpost.team.v1.TeamService.CancelRun:input_type -> muxpost.team.v1.CancelRunRequest
+	21, // 45: muxpost.team.v1.TeamService.AbandonRun:input_type -> muxpost.team.v1.AbandonRunRequest
+	23, // 46: muxpost.team.v1.TeamService.GetLog:input_type -> muxpost.team.v1.GetLogRequest
+	6,  // 47: muxpost.team.v1.TeamService.StartRun:output_type -> muxpost.team.v1.StartRunResponse
+	8,  // 48: muxpost.team.v1.TeamService.StartItemRun:output_type -> muxpost.team.v1.StartItemRunResponse
+	14, // 49: muxpost.team.v1.TeamService.GetRun:output_type -> muxpost.team.v1.GetRunResponse
+	16, // 50: muxpost.team.v1.TeamService.ListRuns:output_type -> muxpost.team.v1.ListRunsResponse
+	18, // 51: muxpost.team.v1.TeamService.WatchRun:output_type -> muxpost.team.v1.WatchRunResponse
+	20, // 52: muxpost.team.v1.TeamService.CancelRun:output_type -> muxpost.team.v1.CancelRunResponse
+	22, // 53: muxpost.team.v1.TeamService.AbandonRun:output_type -> muxpost.team.v1.AbandonRunResponse
+	24, // 54: muxpost.team.v1.TeamService.GetLog:output_type -> muxpost.team.v1.GetLogResponse
+	47, // [47:55] is the sub-list for method output_type
+	39, // [39:47] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_team_v1_team_proto_init() }
@@ -2406,14 +2539,14 @@ func file_muxpost_team_v1_team_proto_init() {
 		return
 	}
 	file_muxpost_team_v1_team_proto_msgTypes[0].OneofWrappers = []any{}
-	file_muxpost_team_v1_team_proto_msgTypes[7].OneofWrappers = []any{}
+	file_muxpost_team_v1_team_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_team_v1_team_proto_rawDesc), len(file_muxpost_team_v1_team_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

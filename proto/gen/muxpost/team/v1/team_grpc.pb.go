@@ -22,13 +22,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	TeamService_StartRun_FullMethodName   = "/muxpost.team.v1.TeamService/StartRun"
-	TeamService_GetRun_FullMethodName     = "/muxpost.team.v1.TeamService/GetRun"
-	TeamService_ListRuns_FullMethodName   = "/muxpost.team.v1.TeamService/ListRuns"
-	TeamService_WatchRun_FullMethodName   = "/muxpost.team.v1.TeamService/WatchRun"
-	TeamService_CancelRun_FullMethodName  = "/muxpost.team.v1.TeamService/CancelRun"
-	TeamService_AbandonRun_FullMethodName = "/muxpost.team.v1.TeamService/AbandonRun"
-	TeamService_GetLog_FullMethodName     = "/muxpost.team.v1.TeamService/GetLog"
+	TeamService_StartRun_FullMethodName     = "/muxpost.team.v1.TeamService/StartRun"
+	TeamService_StartItemRun_FullMethodName = "/muxpost.team.v1.TeamService/StartItemRun"
+	TeamService_GetRun_FullMethodName       = "/muxpost.team.v1.TeamService/GetRun"
+	TeamService_ListRuns_FullMethodName     = "/muxpost.team.v1.TeamService/ListRuns"
+	TeamService_WatchRun_FullMethodName     = "/muxpost.team.v1.TeamService/WatchRun"
+	TeamService_CancelRun_FullMethodName    = "/muxpost.team.v1.TeamService/CancelRun"
+	TeamService_AbandonRun_FullMethodName   = "/muxpost.team.v1.TeamService/AbandonRun"
+	TeamService_GetLog_FullMethodName       = "/muxpost.team.v1.TeamService/GetLog"
 )
 
 // TeamServiceClient is the client API for TeamService service.
@@ -40,6 +41,9 @@ type TeamServiceClient interface {
 	// StartRun begins a run. A team has one run that is not over: while there is one, this is ALREADY_EXISTS, and says in which phase it is, since
 	// when, who coordinates it, and how it is given up. Nothing of it is changed then.
 	StartRun(ctx context.Context, in *StartRunRequest, opts ...grpc.CallOption) (*StartRunResponse, error)
+	// StartItemRun begins the run that the dispatcher's configuration has for a work item (dispatcher.teams), under the name of the item's session. It
+	// is refused as StartRun is. Where nothing is configured for the item it is NOT_FOUND.
+	StartItemRun(ctx context.Context, in *StartItemRunRequest, opts ...grpc.CallOption) (*StartItemRunResponse, error)
 	// GetRun returns a run with its tasks, its attempts and its history.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*GetRunResponse, error)
 	// ListRuns returns runs, newest first.
@@ -68,6 +72,16 @@ func (c *teamServiceClient) StartRun(ctx context.Context, in *StartRunRequest, o
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StartRunResponse)
 	err := c.cc.Invoke(ctx, TeamService_StartRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *teamServiceClient) StartItemRun(ctx context.Context, in *StartItemRunRequest, opts ...grpc.CallOption) (*StartItemRunResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StartItemRunResponse)
+	err := c.cc.Invoke(ctx, TeamService_StartItemRun_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +166,9 @@ type TeamServiceServer interface {
 	// StartRun begins a run. A team has one run that is not over: while there is one, this is ALREADY_EXISTS, and says in which phase it is, since
 	// when, who coordinates it, and how it is given up. Nothing of it is changed then.
 	StartRun(context.Context, *StartRunRequest) (*StartRunResponse, error)
+	// StartItemRun begins the run that the dispatcher's configuration has for a work item (dispatcher.teams), under the name of the item's session. It
+	// is refused as StartRun is. Where nothing is configured for the item it is NOT_FOUND.
+	StartItemRun(context.Context, *StartItemRunRequest) (*StartItemRunResponse, error)
 	// GetRun returns a run with its tasks, its attempts and its history.
 	GetRun(context.Context, *GetRunRequest) (*GetRunResponse, error)
 	// ListRuns returns runs, newest first.
@@ -178,6 +195,9 @@ type UnimplementedTeamServiceServer struct{}
 
 func (UnimplementedTeamServiceServer) StartRun(context.Context, *StartRunRequest) (*StartRunResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method StartRun not implemented")
+}
+func (UnimplementedTeamServiceServer) StartItemRun(context.Context, *StartItemRunRequest) (*StartItemRunResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StartItemRun not implemented")
 }
 func (UnimplementedTeamServiceServer) GetRun(context.Context, *GetRunRequest) (*GetRunResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetRun not implemented")
@@ -232,6 +252,24 @@ func _TeamService_StartRun_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(TeamServiceServer).StartRun(ctx, req.(*StartRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TeamService_StartItemRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StartItemRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).StartItemRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_StartItemRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).StartItemRun(ctx, req.(*StartItemRunRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -347,6 +385,10 @@ var TeamService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "StartRun",
 			Handler:    _TeamService_StartRun_Handler,
+		},
+		{
+			MethodName: "StartItemRun",
+			Handler:    _TeamService_StartItemRun_Handler,
 		},
 		{
 			MethodName: "GetRun",

@@ -28,6 +28,8 @@ const (
 const (
 	// TeamServiceStartRunProcedure is the procedure name of the TeamService's StartRun RPC.
 	TeamServiceStartRunProcedure = "/muxpost.team.v1.TeamService/StartRun"
+	// TeamServiceStartItemRunProcedure is the procedure name of the TeamService's StartItemRun RPC.
+	TeamServiceStartItemRunProcedure = "/muxpost.team.v1.TeamService/StartItemRun"
 	// TeamServiceGetRunProcedure is the procedure name of the TeamService's GetRun RPC.
 	TeamServiceGetRunProcedure = "/muxpost.team.v1.TeamService/GetRun"
 	// TeamServiceListRunsProcedure is the procedure name of the TeamService's ListRuns RPC.
@@ -48,6 +50,13 @@ var (
 			StreamType: connect.StreamTypeUnary,
 			Schema:     v1.File_muxpost_team_v1_team_proto.Services().ByName("TeamService").Methods().ByName("StartRun"),
 			Procedure:  TeamServiceStartRunProcedure,
+		}
+	})
+	teamServiceStartItemRunSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_team_v1_team_proto.Services().ByName("TeamService").Methods().ByName("StartItemRun"),
+			Procedure:  TeamServiceStartItemRunProcedure,
 		}
 	})
 	teamServiceGetRunSpec = sync.OnceValue(func() connect.Spec {
@@ -103,6 +112,9 @@ type TeamServiceClient interface {
 	// StartRun begins a run. A team has one run that is not over: while there is one, this is ALREADY_EXISTS, and says in which phase it is, since
 	// when, who coordinates it, and how it is given up. Nothing of it is changed then.
 	StartRun(context.Context, *v1.StartRunRequest) (*v1.StartRunResponse, error)
+	// StartItemRun begins the run that the dispatcher's configuration has for a work item (dispatcher.teams), under the name of the item's session. It
+	// is refused as StartRun is. Where nothing is configured for the item it is NOT_FOUND.
+	StartItemRun(context.Context, *v1.StartItemRunRequest) (*v1.StartItemRunResponse, error)
 	// GetRun returns a run with its tasks, its attempts and its history.
 	GetRun(context.Context, *v1.GetRunRequest) (*v1.GetRunResponse, error)
 	// ListRuns returns runs, newest first.
@@ -150,6 +162,9 @@ type TeamServiceHandler interface {
 	// StartRun begins a run. A team has one run that is not over: while there is one, this is ALREADY_EXISTS, and says in which phase it is, since
 	// when, who coordinates it, and how it is given up. Nothing of it is changed then.
 	StartRun(context.Context, *v1.StartRunRequest) (*v1.StartRunResponse, error)
+	// StartItemRun begins the run that the dispatcher's configuration has for a work item (dispatcher.teams), under the name of the item's session. It
+	// is refused as StartRun is. Where nothing is configured for the item it is NOT_FOUND.
+	StartItemRun(context.Context, *v1.StartItemRunRequest) (*v1.StartItemRunResponse, error)
 	// GetRun returns a run with its tasks, its attempts and its history.
 	GetRun(context.Context, *v1.GetRunRequest) (*v1.GetRunResponse, error)
 	// ListRuns returns runs, newest first.
@@ -172,6 +187,7 @@ func RegisterTeamServiceHandler(server *connect.Server, svc TeamServiceHandler) 
 	adapter := teamServiceHandler{svc: svc}
 	server.Register(
 		connect.Method{Spec: teamServiceStartRunSpec(), Handler: adapter.startRun},
+		connect.Method{Spec: teamServiceStartItemRunSpec(), Handler: adapter.startItemRun},
 		connect.Method{Spec: teamServiceGetRunSpec(), Handler: adapter.getRun},
 		connect.Method{Spec: teamServiceListRunsSpec(), Handler: adapter.listRuns},
 		connect.Method{Spec: teamServiceWatchRunSpec(), Handler: adapter.watchRun},
@@ -201,6 +217,10 @@ type UnimplementedTeamServiceHandler struct{}
 
 func (UnimplementedTeamServiceHandler) StartRun(context.Context, *v1.StartRunRequest) (*v1.StartRunResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.team.v1.TeamService.StartRun is not implemented")
+}
+
+func (UnimplementedTeamServiceHandler) StartItemRun(context.Context, *v1.StartItemRunRequest) (*v1.StartItemRunResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.team.v1.TeamService.StartItemRun is not implemented")
 }
 
 func (UnimplementedTeamServiceHandler) GetRun(context.Context, *v1.GetRunRequest) (*v1.GetRunResponse, error) {
@@ -234,6 +254,14 @@ type teamServiceClient struct {
 func (c *teamServiceClient) StartRun(ctx context.Context, req *v1.StartRunRequest) (*v1.StartRunResponse, error) {
 	var res v1.StartRunResponse
 	if err := c.client.CallUnary(ctx, teamServiceStartRunSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *teamServiceClient) StartItemRun(ctx context.Context, req *v1.StartItemRunRequest) (*v1.StartItemRunResponse, error) {
+	var res v1.StartItemRunResponse
+	if err := c.client.CallUnary(ctx, teamServiceStartItemRunSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -295,6 +323,18 @@ func (h teamServiceHandler) startRun(ctx context.Context, _ connect.Spec, stream
 		return err
 	}
 	res, err := h.svc.StartRun(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h teamServiceHandler) startItemRun(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.StartItemRunRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.StartItemRun(ctx, &req)
 	if err != nil {
 		return err
 	}
