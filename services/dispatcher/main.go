@@ -127,8 +127,8 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 		return err
 	}
 	teams := team.New(team.Config{
-		Policy: policy,
-		Store:  records, Hosts: fleet, Hints: changed, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/team"), Process: processName(),
+		Policy: policy, Shadow: config.Shadow,
+		Store: records, Hosts: fleet, Hints: changed, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/team"), Process: processName(),
 	})
 
 	news, bearers := hints.New(), tokens.New(pool)

@@ -139,11 +139,16 @@ where run_id in (
 	select run_id from dispatcher.team_runs where ` + runOpen + ` and (holder = '' or lease_until <= clock_timestamp())
 	order by lease_until limit @most for update skip locked
 )
-returning ` + runColumns
+returning run_id, epoch, traceparent`
 
-// TakeRuns takes runs that are not over and that nobody holds, each with a new epoch: at most so many.
+// TakeRuns takes runs that are not over and that nobody holds, each with a new epoch: at most so many. Of each it tells the id, the epoch and the
+// trace alone: one whose record cannot be read must not keep the others from being taken.
 func (s *Store) TakeRuns(ctx context.Context, holder string, most int) ([]team.Run, error) {
-	return many(s, ctx, takeRunsSQL, scanRun, pgx.NamedArgs{"holder": holder, "time": lease.Time, "most": most})
+	scan := func(row pgx.CollectableRow) (r team.Run, err error) {
+		err = row.Scan(&r.ID, &r.Epoch, &r.Traceparent)
+		return r, err
+	}
+	return many(s, ctx, takeRunsSQL, scan, pgx.NamedArgs{"holder": holder, "time": lease.Time, "most": most})
 }
 
 // RenewRun keeps a run for the length of a lease more.
@@ -243,7 +248,7 @@ func (s *Store) BeforeAttempt(ctx context.Context, runID, taskID string) (out te
 	if out.Artifacts, err = s.Artifacts(ctx, runID); err != nil {
 		return out, err
 	}
-	out.Attempts, err = many(s, ctx, "select "+attemptColumns("")+` from dispatcher.team_attempts where run_id = $1 and task_id = $2 and state = 'ended'
+	out.Attempts, err = many(s, ctx, "select "+attemptColumns("shown")+` from dispatcher.team_attempts where run_id = $1 and task_id = $2 and state = 'ended'
 		order by claimed_at, attempt_id`, scanAttempt, runID, taskID)
 	return out, err
 }
@@ -276,11 +281,14 @@ func scanTask(row pgx.CollectableRow) (t team.Task, err error) {
 	return t, err
 }
 
-// attemptColumns are the columns of an attempt, in short without its texts.
+// attemptColumns are the columns of an attempt: in short without its texts, shown with what it showed alone.
 func attemptColumns(form string) string {
 	texts := "prompt, output"
-	if form == "short" {
+	switch form {
+	case "short":
 		texts = "'', ''"
+	case "shown":
+		texts = "'', output"
 	}
 	return `attempt_id, run_id, task_id, number, epoch, token, host, worker, harness, directory, is_check, repository, branch, needs, head, uncommitted, ` + texts + `, state, fenced, fence_reason, result,
 	reason, detail, exit_code, exit_signal, second_hand, pane_id, target, socket_path, started_at, ended_at, claimed_at, settled_at, host_at,

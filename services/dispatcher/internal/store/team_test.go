@@ -406,6 +406,30 @@ func TestT88_T93_ARunIsTakenWhenItsLeaseEndsAndAnOlderEpochChangesNothing(t *tes
 	}
 }
 
+func TestTakeRuns_OneThatCannotBeReadKeepsNoOther(t *testing.T) {
+	s := New(dbtest.New(t))
+	var ids []string
+	for i := range 2 {
+		made, _, err := s.CreateRun(t.Context(), crew(fmt.Sprint("crew-", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, made.ID)
+	}
+	if _, err := s.pool.Exec(t.Context(), "update dispatcher.team_runs set spec = 'of a later release' where run_id = $1", ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := s.TakeRuns(t.Context(), "one", 10); err != nil || len(all) != 2 {
+		t.Errorf("%d were taken, %v", len(all), err)
+	}
+	if _, err := s.KnownRun(t.Context(), ids[0]); err == nil {
+		t.Error("what cannot be read is taken for something")
+	}
+	if _, err := s.KnownRun(t.Context(), ids[1]); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestT133_TwoThatTakeAtOnceShareTheRuns(t *testing.T) {
 	s := New(dbtest.New(t))
 	for i := range 20 {

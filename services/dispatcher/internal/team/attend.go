@@ -84,7 +84,7 @@ func (at *attendant) look(ctx context.Context, a Attempt, item rules.Item, stopp
 		answer = at.Hosts.StopAttempt(ctx, a.Host, a.ID, a.Token, "it was taken from its worker: "+a.FenceReason)
 	case a.State == Claimed:
 		answer = at.Hosts.RunTask(ctx, a.Host, Launch{ID: a.ID, Harness: a.Harness, Directory: a.Directory, Prompt: a.Prompt, Check: a.Check, Repository: a.Repository, Branch: a.Branch, Needs: a.Needs, Token: a.Token,
-			Limit: limitOf(at.run), Stall: at.run.Spec.Stall})
+			Limit: limitOf(at.whole), Stall: at.whole.Spec.Stall})
 		failpoint.Hit("dispatcher.team.launched")
 		if answer.Kind == Refused || answer.Kind == Full {
 			answer = at.certain(ctx, a, answer)
@@ -183,7 +183,7 @@ func (at *attendant) saw(ctx context.Context, a Attempt, answer Answer) error {
 	if known && time.Since(at.vouched) < claimLease/3 {
 		return nil
 	}
-	answer.Sight.GoneAfter = limitOf(at.run) + endMargin
+	answer.Sight.GoneAfter = limitOf(at.whole) + endMargin
 	ok, err := at.Store.SawAttempt(ctx, a, at.run.Epoch, answer.Sight, claimLease)
 	if err != nil || !ok {
 		return err
@@ -255,6 +255,6 @@ func (at *attendant) ended(ctx context.Context, a Attempt, e End) {
 		if s == rules.Completed {
 			failed = ""
 		}
-		obs.Past(ctx, at.Tracer, "team.Task "+a.TaskID, at.run.CreatedAt, now, failed, attrs...)
+		obs.Past(ctx, at.Tracer, "team.Task "+a.TaskID, at.whole.CreatedAt, now, failed, attrs...)
 	}
 }

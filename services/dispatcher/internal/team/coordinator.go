@@ -27,7 +27,7 @@ const (
 	claimLease = 300 * time.Second
 )
 
-// Config is what a Coordinator works with. All fields are required but Policy and LookEvery.
+// Config is what a Coordinator works with. All fields are required but Shadow, Policy and LookEvery.
 type Config struct {
 	Store Store
 	Hosts Hosts
@@ -37,6 +37,8 @@ type Config struct {
 	Tracer obs.Tracer
 	// Process names this process among all that share the database.
 	Process string
+	// Shadow has nothing begun or coordinated.
+	Shadow bool
 	// Policy says what is run for a work item; nil runs nothing for any.
 	Policy func(item workitem.Ref) (Policy, bool)
 	// LookEvery is how often it is looked where no hint comes; zero for the usual.
@@ -79,6 +81,10 @@ func poke(wake chan struct{}) {
 
 // Run coordinates until ctx ends; the runs are then let go, and go on under whoever takes them. It returns nil: trouble is waited out.
 func (c *Coordinator) Run(ctx context.Context) error {
+	if c.config.Shadow {
+		<-ctx.Done()
+		return nil
+	}
 	var group sync.WaitGroup
 	group.Go(func() { c.hear(ctx) })
 	group.Go(func() { c.settleDebts(ctx) })
@@ -184,7 +190,7 @@ func (c *Coordinator) drive(ctx context.Context, r Run) {
 	c.mu.Lock()
 	c.drivers[d] = true
 	c.mu.Unlock()
-	c.config.Logger.InfoContext(ctx, "a run is coordinated", obs.KeyRunID, r.ID, obs.KeyPhase, r.Phase.String(), obs.KeyToken, r.Epoch)
+	c.config.Logger.InfoContext(ctx, "a run is coordinated", obs.KeyRunID, r.ID, obs.KeyToken, r.Epoch)
 	var renewing sync.WaitGroup
 	renewing.Go(func() { d.renew(ctx) })
 	d.loop(ctx)
@@ -202,8 +208,9 @@ func (c *Coordinator) drive(ctx context.Context, r Run) {
 // driver coordinates one run.
 type driver struct {
 	*Config
-	run  Run
-	wake chan struct{}
+	// run is what was taken: the id and the epoch. whole is the run as it was read first; what is asked of it never changes.
+	run, whole Run
+	wake       chan struct{}
 	// lost ends everything: another has the run, or it is over.
 	lost  context.CancelFunc
 	group sync.WaitGroup
@@ -273,6 +280,9 @@ func (d *driver) step(ctx context.Context) (again, over bool, err error) {
 	}
 	if known.Run.Epoch != d.run.Epoch || known.Run.Phase.Terminal() {
 		return false, true, nil
+	}
+	if d.whole.Total == 0 {
+		d.whole = known.Run // nobody reads it before there is an attempt to attend to
 	}
 	decision := rules.Decide(runOf(known))
 	d.attendAll(ctx, known, decision)

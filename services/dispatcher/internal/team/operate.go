@@ -62,6 +62,9 @@ func (c *Coordinator) StartItem(ctx context.Context, workItem, who string) (Run,
 
 func (c *Coordinator) start(ctx context.Context, r Run, takeOver bool) (made Run, abandoned string, err error) {
 	who := r.Who
+	if c.config.Shadow {
+		return made, "", fault.New(fault.Conflict, "", "the dispatcher runs in shadow mode, in which nothing is started").WithRemedy("set dispatcher.shadow to false")
+	}
 	if r.Spec, err = r.Spec.Check(); err != nil {
 		return made, "", err
 	}

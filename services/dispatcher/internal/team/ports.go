@@ -204,7 +204,7 @@ type Store interface {
 	// RetryRun begins a run again that failed and whose time has come, with the same spec; false when there is none. A run whose team has another since
 	// is not begun again.
 	RetryRun(ctx context.Context) (made Run, ok bool, err error)
-	// TakeRuns takes the runs, at most so many, that are not over and that nobody holds, each with a new epoch.
+	// TakeRuns takes the runs, at most so many, that are not over and that nobody holds, each with a new epoch. It tells the id, the epoch and the trace.
 	TakeRuns(ctx context.Context, holder string, most int) ([]Run, error)
 	// RenewRun keeps a run for the length of a lease more.
 	RenewRun(ctx context.Context, id string, epoch int64) error

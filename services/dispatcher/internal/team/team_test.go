@@ -391,3 +391,10 @@ func TestStart_RefusesWordsThatAreNoLine(t *testing.T) {
 		}
 	}
 }
+
+func TestStart_NothingIsBegunInShadowMode(t *testing.T) {
+	c := team.New(team.Config{Store: store.New(dbtest.New(t)), Hints: hints.New(), Logger: slog.New(slog.DiscardHandler), Shadow: true})
+	if _, _, err := c.Start(t.Context(), one(0), "ann", false); !strings.Contains(fmt.Sprint(err), "shadow mode") {
+		t.Errorf("%v", err)
+	}
+}
