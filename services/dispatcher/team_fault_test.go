@@ -85,7 +85,11 @@ func TestT113_AHostThatIsShortOfDescriptorsLosesNothing(t *testing.T) {
 	if err := h.process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	tasks, ids := many(16)
+	var tasks, ids []string
+	for i := range 16 {
+		id := fmt.Sprintf("t%02d", i)
+		tasks, ids = append(tasks, id, "echo "+id+" >> order; sleep 5"), append(ids, id)
+	}
 	s := c.spec("crew", tasks...)
 	s.Parallel = 16
 	run := c.run(s)

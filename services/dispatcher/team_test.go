@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,11 +20,11 @@ import (
 func TestTeam_ARunGoesThroughItsPhasesAndIsVerified(t *testing.T) {
 	t.Parallel()
 	c := newCrews(t, 2)
-	c.dispatcher()
+	_, end := c.dispatcher()
 	c.answers()
-	s := c.spec("crew", "a", "echo a >> order", "b<a", "echo b >> order; grep -c 'plan is simple' $PROMPT > b.plan; grep -c 'must be fast' $PROMPT > b.prd", "c<a", "echo c >> order", "d<b,c", "echo d >> order")
+	s := c.spec("crew", "a", "echo a >> order", "b<a", "echo b >> order; grep -c 'plan is [s]imple' $PROMPT > b.plan; grep -c 'must be [f]ast' $PROMPT > b.prd", "c<a", "echo c >> order", "d<b,c", "echo d >> order")
 	s.Plan = &teamv1.Step{Prompt: script("echo the plan is simple")}
-	s.Prd = &teamv1.Step{Prompt: script("grep -q 'plan is simple' $PROMPT && echo it must be fast")}
+	s.Prd = &teamv1.Step{Prompt: script("grep -q 'plan is [s]imple' $PROMPT && echo it must be fast")}
 	got := c.ends(s, teamv1.Phase_PHASE_COMPLETE)
 	order := c.lines("order")
 	if len(order) != 4 || order[0] != "a" || order[3] != "d" {
@@ -61,6 +63,28 @@ func TestTeam_ARunGoesThroughItsPhasesAndIsVerified(t *testing.T) {
 		if e.GetTraceId() != trace || e.GetFields()["run_id"] != got.GetRun().GetRunId() {
 			t.Errorf("%v", e)
 		}
+	}
+	end(syscall.SIGTERM)
+	spans := map[string]int{}
+	files, _ := filepath.Glob(filepath.Join(c.dir, "traces", "*"))
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.SplitSeq(string(data), "\n") {
+			if !strings.Contains(line, trace) {
+				continue
+			}
+			for _, name := range []string{"team.Run", "team.Phase exec", "team.Task a", "team.Attempt a", "team.Attempt @verify"} {
+				if strings.Contains(line, `"`+name+`"`) {
+					spans[name]++
+				}
+			}
+		}
+	}
+	if len(spans) != 5 {
+		t.Errorf("the trace of the run has %v", spans)
 	}
 }
 

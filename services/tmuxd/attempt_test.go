@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -269,5 +270,18 @@ func TestSpawn_AHarnessForTasksAloneRunsNoSession(t *testing.T) {
 	r.Table = table
 	if _, err := r.Spawn(r.ctx(), host.SpawnRequest{Item: r.item, Harness: "tasks", Token: 1}); fault.ReasonOf(err) != fault.ReasonUnknownHarness {
 		t.Errorf("%v", err)
+	}
+}
+
+// What an attempt showed is whole for whoever hears of its end and asks at once: a verdict may be its last line.
+func TestT03_TheOutputOfOneThatIsOverIsWhole(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range 10 {
+		a := b.launch(fmt.Sprintf("seq 1 400; echo last %d", i))
+		b.becomes(a.ID, task.Succeeded)
+		if out := b.output(a.ID); !strings.HasSuffix(strings.TrimSpace(out), fmt.Sprintf("last %d", i)) {
+			t.Errorf("%d: it ends with %q", i, out[max(0, len(out)-60):])
+		}
 	}
 }

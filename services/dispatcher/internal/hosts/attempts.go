@@ -24,6 +24,8 @@ const (
 	launchTime = 15 * time.Second
 	askTime    = 5 * time.Second
 	stopTime   = 20 * time.Second
+	// showTime is how long it may take to answer with what an attempt showed: the last of that is waited for.
+	showTime = 12 * time.Second
 )
 
 var _ team.Hosts = (*Fleet)(nil)
@@ -89,7 +91,11 @@ func (f *Fleet) RunTask(ctx context.Context, host string, l team.Launch) team.An
 
 // Attempt asks for an attempt, with output for what it showed last.
 func (f *Fleet) Attempt(ctx context.Context, host, id string, output bool) team.Answer {
-	return f.ask(ctx, host, askTime, func(ctx context.Context, c tmuxdv1.TmuxdServiceClient) (*tmuxdv1.Attempt, string, error) {
+	patience := askTime
+	if output {
+		patience = showTime
+	}
+	return f.ask(ctx, host, patience, func(ctx context.Context, c tmuxdv1.TmuxdServiceClient) (*tmuxdv1.Attempt, string, error) {
 		out, err := c.GetAttempt(ctx, &tmuxdv1.GetAttemptRequest{AttemptId: id, Output: output})
 		return out.GetAttempt(), out.GetOutput(), err
 	})

@@ -24,6 +24,9 @@ type Attempt struct {
 	Uncommitted int
 }
 
+// showTime is how long whoever asks for the output of an attempt that is over waits for the last of it.
+const showTime = sweepingTime + time.Second
+
 // view is the attempt as it is told.
 func (a *attempt) view() Attempt {
 	a.mu.Lock()
@@ -58,6 +61,13 @@ func (r *Runner) Get(ctx context.Context, id string, output bool) (a Attempt, te
 			return v, text, nil
 		}
 		return v, "", nil
+	}
+	// It is told to be over as soon as its end is known, and only afterwards has tmux read all that it wrote.
+	shown, cancel := context.WithTimeout(ctx, showTime)
+	defer cancel()
+	select {
+	case <-found.shown:
+	case <-shown.Done():
 	}
 	if v.Worktree && v.Outcome != nil {
 		if v.Head, v.Uncommitted, err = r.Worktrees.Left(ctx, v.Directory); err != nil {
