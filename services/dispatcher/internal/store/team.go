@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,9 +25,6 @@ const (
 
 	runColumns = `run_id, spec, total, phase, phase_since, version, fix_loops, ending, reason, detail, ended_by, waits, who, work_item, try, retries, backoff, retry_at, holder, epoch,
 	holder <> '' and lease_until > clock_timestamp(), beat_at, traceparent, trace_id, created_at, ended_at`
-
-	// teamTold are the fields that every event of a run has; $ is the row of the run.
-	teamTold = `jsonb_build_object('work_item', $.work_item, 'target', '', 'host', '', 'harness', '', 'delivery_id', '', 'team', $.team, 'run_id', $.run_id)`
 )
 
 const createRunSQL = `
@@ -69,7 +67,7 @@ func (s *Store) CreateRun(ctx context.Context, r team.Run) (made team.Run, live 
 	if err != nil {
 		return made, nil, fault.Wrap(fault.Internal, "", "the tasks of a run cannot be written", err)
 	}
-	made, err = one(s, ctx, fmt.Sprintf(createRunSQL, of(teamTold, "made")), scanRun, pgx.NamedArgs{
+	made, err = one(s, ctx, fmt.Sprintf(createRunSQL, toldOf("made")), scanRun, pgx.NamedArgs{
 		"run_id": r.ID, "team": r.Spec.Team, "spec": string(spec), "total": len(r.Spec.Tasks), "who": r.Who, "work_item": r.WorkItem, "retries": r.Retries, "backoff": r.Backoff,
 		"traceparent": r.Traceparent, "trace_id": r.TraceID, "tasks": string(tasks), "told": string(dispatch.TeamStarted),
 	})
@@ -106,7 +104,7 @@ with due as (
 	select made.run_id, 'created', 'plan', 'try ' || made.try || ', since the run ' || old.run_id || ' failed', made.who from made, old
 ), told as (
 	insert into dispatcher.events (type, work_item, fields, trace_id)
-	select @told, work_item, ` + of(teamTold, "made") + ` || jsonb_build_object('who', who), trace_id from made
+	select @told, work_item, ` + toldOf("made") + ` || jsonb_build_object('who', who), trace_id from made
 )
 select ` + runColumns + ` from made`
 
@@ -119,17 +117,10 @@ func (s *Store) RetryRun(ctx context.Context) (team.Run, bool, error) {
 	return r, err == nil, err
 }
 
-// of names the row in a piece of SQL.
-func of(sql, row string) string {
-	out := ""
-	for _, r := range sql {
-		if r == '$' {
-			out += row
-			continue
-		}
-		out += string(r)
-	}
-	return out
+// toldOf are the fields that every event of a run has, from a row of the run.
+func toldOf(row string) string {
+	return strings.ReplaceAll("jsonb_build_object('work_item', $.work_item, 'target', '', 'host', '', 'harness', '', 'delivery_id', '', 'team', $.team, 'run_id', $.run_id)",
+		"$", row)
 }
 
 const takeRunsSQL = `

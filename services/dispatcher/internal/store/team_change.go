@@ -68,7 +68,7 @@ var claimSQL = fmt.Sprintf(oursSQL, ` and phase = @phase and ending = ''`) + `, 
 	select run_id, 'claimed', task_id, attempt_id, worker, epoch from claimed
 ), told as (
 	insert into dispatcher.events (type, work_item, fields, trace_id)
-	select @told, ours.work_item, ` + of(teamTold, "ours") + ` || jsonb_build_object('host', c.host, 'harness', c.harness, 'target', '', 'task_id', c.task_id,
+	select @told, ours.work_item, ` + toldOf("ours") + ` || jsonb_build_object('host', c.host, 'harness', c.harness, 'target', '', 'task_id', c.task_id,
 		'attempt_id', c.attempt_id, 'worker', c.worker, 'number', c.number::text), ours.trace_id
 	from ours, claimed c
 )
@@ -151,7 +151,7 @@ var endAttemptSQL = fmt.Sprintf(oursSQL, "") + `, a as (
 	select run_id, @result, task_id, attempt_id, @reason, @why, @epoch from a
 ), told as (
 	insert into dispatcher.events (type, work_item, fields, trace_id)
-	select @told, ours.work_item, ` + of(teamTold, "ours") + ` || jsonb_build_object('host', a.host, 'harness', a.harness, 'target', a.target, 'task_id', a.task_id,
+	select @told, ours.work_item, ` + toldOf("ours") + ` || jsonb_build_object('host', a.host, 'harness', a.harness, 'target', a.target, 'task_id', a.task_id,
 		'attempt_id', a.attempt_id, 'worker', a.worker, 'number', a.number::text, 'outcome', a.result, 'reason', a.reason, 'detail', @why::text), ours.trace_id
 	from ours, a
 )
@@ -184,7 +184,7 @@ var moveSQL = fmt.Sprintf(oursSQL, ` and version = @version and phase = @from`) 
 	from moved where t.run_id = moved.run_id and t.task_id = any(@reset::text[])
 ), told as (
 	insert into dispatcher.events (type, work_item, fields, trace_id)
-	select @told, work_item, ` + of(teamTold, "moved") + ` || jsonb_build_object('from', @from::text, 'phase', @to::text, 'reason', @reason::text, 'detail', @detail::text) ||
+	select @told, work_item, ` + toldOf("moved") + ` || jsonb_build_object('from', @from::text, 'phase', @to::text, 'reason', @reason::text, 'detail', @detail::text) ||
 		case when @over then jsonb_build_object('who', ended_by) else '{}' end, trace_id
 	from moved
 )
@@ -261,7 +261,7 @@ with ours as (
 	select ours.run_id, 'phase', was.phase, 'failed', @reason, @detail, @who, ours.epoch from ours, was
 ), told as (
 	insert into dispatcher.events (type, work_item, fields, trace_id)
-	select @told, ours.work_item, ` + of(teamTold, "ours") + ` || jsonb_build_object('from', was.phase, 'phase', 'failed', 'reason', @reason::text, 'detail', @detail::text,
+	select @told, ours.work_item, ` + toldOf("ours") + ` || jsonb_build_object('from', was.phase, 'phase', 'failed', 'reason', @reason::text, 'detail', @detail::text,
 		'who', @who::text), ours.trace_id
 	from ours, was
 )

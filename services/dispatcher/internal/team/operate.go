@@ -108,15 +108,15 @@ func exists(live Run) error {
 
 // Cancel orders the end of a run; false when it is over or was ordered to end.
 func (c *Coordinator) Cancel(ctx context.Context, o Order) (Run, bool, error) {
-	return c.ordered(ctx, o, "a run was ordered to end", c.config.Store.OrderEnd)
+	return c.ordered(ctx, o, c.config.Store.OrderEnd)
 }
 
 // Abandon ends a run at once, whoever coordinates it; false when it is over.
 func (c *Coordinator) Abandon(ctx context.Context, o Order) (Run, bool, error) {
-	return c.ordered(ctx, o, "a run was abandoned", c.config.Store.AbandonRun)
+	return c.ordered(ctx, o, c.config.Store.AbandonRun)
 }
 
-func (c *Coordinator) ordered(ctx context.Context, o Order, said string, order func(ctx context.Context, id, who, detail string) (Run, bool, error)) (Run, bool, error) {
+func (c *Coordinator) ordered(ctx context.Context, o Order, order func(ctx context.Context, id, who, detail string) (Run, bool, error)) (Run, bool, error) {
 	if err := errors.Join(checkWords("who", o.Who, maxWho), checkWords("reason", o.Reason, maxReason)); err != nil {
 		return Run{}, false, err
 	}
@@ -125,7 +125,7 @@ func (c *Coordinator) ordered(ctx context.Context, o Order, said string, order f
 		return r, false, err
 	}
 	if ok {
-		c.config.Logger.InfoContext(ctx, said, obs.KeyRunID, r.ID, obs.KeyWho, o.Who)
+		c.config.Logger.InfoContext(ctx, "somebody ended a run", obs.KeyRunID, r.ID, obs.KeyReason, string(r.Reason), obs.KeyWho, o.Who)
 		c.Poke()
 	}
 	return r, ok, nil

@@ -193,7 +193,7 @@ func (b *bench) becomes(phase rules.Phase) team.Run {
 	var r team.Run
 	b.until("the run is "+phase.String(), func() bool {
 		var err error
-		r, err = b.Store.Run(context.Background(), b.run.ID)
+		r, err = b.Run(context.Background(), b.run.ID)
 		return err == nil && r.Phase == phase
 	})
 	return r
@@ -304,7 +304,7 @@ func TestTeam_ALaunchThatIsRefusedNeverBeginsLater(t *testing.T) {
 	}
 	b.say("h1", nil)
 	for _, a := range all {
-		if got := b.hosts.RunTask(t.Context(), "h1", team.Launch{ID: a.ID, Token: a.Token}); got.Kind != team.Refused {
+		if got := b.RunTask(t.Context(), "h1", team.Launch{ID: a.ID, Token: a.Token}); got.Kind != team.Refused {
 			t.Errorf("a launch that was under way begins: %+v", got)
 		}
 		if a.Number != 1 {
@@ -329,7 +329,7 @@ func TestTeam_ALaunchThatWasAnsweredTooLateIsAdopted(t *testing.T) {
 	b.say("h1", nil)
 	b.until("it completes", func() bool {
 		b.ends(rules.Succeeded)
-		r, err := b.Store.Run(context.Background(), b.run.ID)
+		r, err := b.Run(context.Background(), b.run.ID)
 		return err == nil && r.Phase == rules.Complete
 	})
 	if b.launched() != 2 || len(b.stops) != 0 {
@@ -371,10 +371,10 @@ func TestT111_ACorruptTaskStopsTheRunVisibly(t *testing.T) {
 	b.sql("update dispatcher.team_tasks set state = 'of a later release' where task_id = 'a'")
 	b.until("it says so", func() bool {
 		b.c.Poke()
-		r, err := b.Store.Run(context.Background(), b.run.ID)
+		r, err := b.Run(context.Background(), b.run.ID)
 		return err == nil && strings.Contains(r.Waits, "task a cannot be read")
 	})
-	if r, err := b.Store.Run(t.Context(), b.run.ID); err != nil || r.Phase != rules.Exec {
+	if r, err := b.Run(t.Context(), b.run.ID); err != nil || r.Phase != rules.Exec {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if _, ok, err := b.c.Cancel(t.Context(), team.Order{RunID: b.run.ID}); !ok || err != nil {
