@@ -78,7 +78,7 @@ func newRoot(a *app) *cobra.Command {
 	}{
 		{"run", "Run it:", []*cobra.Command{upCommand(a), downCommand(a), statusCommand(a), doctorCommand(a), healthCommand(a), migrateCommand(a), caCommand(a), tokensCommand(a)}},
 		{"work", "Work with it:", []*cobra.Command{sendCommand(a), attachCommand(a), stopCommand(a), closeCommand(a), adoptCommand(a), pollCommand(a), pauseCommand(a), unpauseCommand(a),
-			unparkCommand(a), retryCommand(a), doneCommand(a), cancelCommand(a), linkCommand(a), workspacesCommand(a), hostsCommand(a)}},
+			unparkCommand(a), retryCommand(a), doneCommand(a), cancelCommand(a), linkCommand(a), workspacesCommand(a), hostsCommand(a), teamCommand(a)}},
 		{"see", "See what happened:", []*cobra.Command{
 			attentionCommand(a), explainCommand(a), traceCommand(a), ledgerCommand(a), deliveriesCommand(a), sessionsCommand(a), linksCommand(a), harnessesCommand(a),
 			eventsCommand(a), sourcesCommand(a),

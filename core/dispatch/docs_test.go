@@ -39,7 +39,7 @@ func TestEvents_AreInTheirDocument(t *testing.T) {
 	if len(fields) != len(EventTypes()) {
 		t.Errorf("%d types have fields, and there are %d", len(fields), len(EventTypes()))
 	}
-	if rows := strings.Count(doc, "\n| `dispatch.") + strings.Count(doc, "\n| `session.") + strings.Count(doc, "\n| `host."); rows != len(fields) {
+	if rows := strings.Count(doc, "\n| `dispatch.") + strings.Count(doc, "\n| `session.") + strings.Count(doc, "\n| `host.") + strings.Count(doc, "\n| `team.") + strings.Count(doc, "\n| `task."); rows != len(fields) {
 		t.Errorf("docs/events.md has %d rows of types, and there are %d", rows, len(fields))
 	}
 }

@@ -58,6 +58,16 @@ const (
 	SessionParked EventType = "session.parked"
 	// SessionUnparked: a parked session may be started again.
 	SessionUnparked EventType = "session.unparked"
+	// TeamStarted: a run of a team was begun.
+	TeamStarted EventType = "team.started"
+	// TeamPhase: a run came to another phase.
+	TeamPhase EventType = "team.phase"
+	// TeamEnded: a run is over.
+	TeamEnded EventType = "team.ended"
+	// TaskStarted: a task of a run was handed to a worker.
+	TaskStarted EventType = "task.started"
+	// TaskEnded: an attempt at a task is over.
+	TaskEnded EventType = "task.ended"
 )
 
 // EventTypes lists every event type with what it means.
@@ -89,6 +99,11 @@ func EventTypes() map[EventType]string {
 		SessionEndLapsed:      "an order to end an agent came to nothing: what it names does not live there any more",
 		SessionParked:         "a session died too often to be started again by itself",
 		SessionUnparked:       "a parked session may be started again",
+		TeamStarted:           "a run of a team was begun",
+		TeamPhase:             "a run of a team came to another phase",
+		TeamEnded:             "a run of a team is over",
+		TaskStarted:           "a task of a run was handed to a worker",
+		TaskEnded:             "an attempt at a task of a run is over",
 	}
 }
 
@@ -121,6 +136,11 @@ func EventFields() map[EventType][]string {
 		SessionParked:         {"kind", "deaths", "within", "detail"},
 		SessionUnparked:       {"kind", "reason", "who"},
 		SessionSuperseded:     {"who", "conversation_id", "incarnation"},
+		TeamStarted:           {"team", "run_id", "who"},
+		TeamPhase:             {"team", "run_id", "from", "phase", "reason", "detail"},
+		TeamEnded:             {"team", "run_id", "from", "phase", "reason", "detail", "who"},
+		TaskStarted:           {"team", "run_id", "task_id", "attempt_id", "worker", "number"},
+		TaskEnded:             {"team", "run_id", "task_id", "attempt_id", "worker", "number", "outcome", "reason", "detail"},
 		HostAdded:             {"reason", "who"},
 		HostDraining:          {"reason", "who"},
 		HostUndrained:         {"reason", "who"},

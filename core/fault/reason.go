@@ -48,6 +48,8 @@ const (
 	ReasonTreeNotFound      Reason = "tree_not_found"
 	ReasonTreeInUse         Reason = "tree_in_use"
 	ReasonOverloaded        Reason = "overloaded"
+	ReasonRunExists         Reason = "run_exists"
+	ReasonRunNotFound       Reason = "run_not_found"
 )
 
 // Reasons lists every reason, for tests that must cover them all.
@@ -60,7 +62,7 @@ func Reasons() []Reason {
 		ReasonTmuxNoAnswer, ReasonTmuxMissing, ReasonDispatcherSilent, ReasonRateLimited, ReasonSourceUnreachable,
 		ReasonSourceRefused, ReasonAddressTaken, ReasonNotLoopback, ReasonDeadline, ReasonPanic,
 		ReasonNoTasks, ReasonAttemptMismatch, ReasonAttemptNotFound, ReasonNoCapacity,
-		ReasonUnknownCall, ReasonTreePreparing, ReasonTreeUnusable, ReasonTreeNotFound, ReasonTreeInUse,
+		ReasonUnknownCall, ReasonTreePreparing, ReasonTreeUnusable, ReasonTreeNotFound, ReasonTreeInUse, ReasonRunExists, ReasonRunNotFound,
 		ReasonOverloaded,
 	}
 }

@@ -23,6 +23,8 @@ const (
 	VerbStatus Verb = "status"
 	// VerbCleanup removes the item's working tree, if its agent has ended and nothing would be lost.
 	VerbCleanup Verb = "cleanup"
+	// VerbTeam begins the run of the team that is configured for the item.
+	VerbTeam Verb = "team"
 )
 
 // Verbs lists every verb with what it does, in the order in which people are told.
@@ -34,6 +36,7 @@ func Verbs() []struct{ Verb, Does string } {
 		{string(VerbRetry), "try its events again that gave up or were dropped"},
 		{string(VerbStatus), "say how it stands"},
 		{string(VerbCleanup), "remove its working tree, if its agent has ended and nothing would be lost"},
+		{string(VerbTeam), "run the team that is configured for it"},
 	}
 }
 

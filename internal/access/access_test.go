@@ -16,11 +16,13 @@ import (
 	"muxpost.dev/muxpost/internal/rpc"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+	teamv1 "muxpost.dev/muxpost/proto/gen/muxpost/team/v1"
 )
 
 var services = []protoreflect.ServiceDescriptor{
 	dispatcherv1.File_muxpost_dispatcher_v1_dispatcher_proto.Services().ByName("DispatcherService"),
 	pollerv1.File_muxpost_poller_v1_poller_proto.Services().ByName("PollerService"),
+	teamv1.File_muxpost_team_v1_team_proto.Services().ByName("TeamService"),
 }
 
 // Who adds a call says what it needs. What is called a read by the contract must change nothing, and what is not is never for readers.

@@ -32,6 +32,10 @@ func methods() map[string]map[string]need {
 			// Who may make tokens may do everything.
 			"CreateToken": admin, "ListTokens": admin, "RevokeToken": admin,
 		},
+		"muxpost.team.v1.TeamService": {
+			"GetRun": read, "ListRuns": read, "WatchRun": read, "GetLog": read,
+			"StartRun": operate, "StartItemRun": operate, "CancelRun": operate, "AbandonRun": operate,
+		},
 		"muxpost.poller.v1.PollerService": {
 			"ListAcknowledgements": read, "ListLinks": read, "ListLedger": read, "CountLedger": read, "ListSources": read, "ListPollEvents": read,
 			"PollNow": operate, "Submit": operate, "Retry": operate, "Settle": operate, "Cancel": operate, "Acknowledge": operate, "LinkPull": operate,

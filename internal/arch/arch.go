@@ -25,7 +25,7 @@ type Rule struct {
 }
 
 var verbs = []string{
-	"services/tmuxd/internal/host", "services/tmuxd/internal/attempt", "services/dispatcher/internal/deliver", "services/poller/internal/poll",
+	"services/tmuxd/internal/host", "services/tmuxd/internal/attempt", "services/dispatcher/internal/deliver", "services/dispatcher/internal/team", "services/poller/internal/poll",
 	"services/poller/internal/forward", "services/poller/internal/rearm", "services/poller/internal/notify", "services/poller/internal/hook",
 }
 

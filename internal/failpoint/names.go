@@ -75,3 +75,14 @@ func Attempts() []string {
 		"tmuxd.attempt.settled",
 	}
 }
+
+// Teams returns every place of the dispatcher that an attempt of a team's run passes, in the order in which it meets them.
+func Teams() []string {
+	return []string{
+		"dispatcher.team.claimed",  // the task is claimed, and the host was asked for nothing
+		"dispatcher.team.launched", // the host has answered for the launch, and nothing is recorded of that
+		"dispatcher.team.judged",   // how it ended is known, and is not recorded
+		"dispatcher.team.ended",    // it is recorded, and the run was not looked at
+		"dispatcher.team.moved",    // the run came to another phase, and nothing was done there
+	}
+}

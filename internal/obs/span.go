@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -59,6 +60,19 @@ func StartLinked(ctx context.Context, tracer Tracer, name, traceparent string, a
 	}
 	ctx, span := tracer.Start(ctx, name, options...)
 	return ctx, ender(span)
+}
+
+// Past records a span of something that lies behind, as a child of the span in ctx: what it was part of may have been begun by another process.
+// failed says why it is marked as failed; empty when it is not.
+func Past(ctx context.Context, tracer Tracer, name string, from, to time.Time, failed string, attrs ...slog.Attr) {
+	if to.Before(from) {
+		to = from // they may be on two clocks
+	}
+	_, span := tracer.Start(ctx, name, trace.WithTimestamp(from), trace.WithAttributes(attributes(attrs)...))
+	if failed != "" {
+		span.SetStatus(codes.Error, failed)
+	}
+	span.End(trace.WithTimestamp(to))
 }
 
 func ender(span trace.Span) func(error) {

@@ -189,6 +189,9 @@ func (d *Dispatcher) check(p *problems) {
 // checkHosts finds the mistakes in which hosts there are.
 func (d *Dispatcher) checkHosts(p *problems) {
 	d.TLS.check(p, true)
+	for i, team := range d.Teams {
+		team.check(p, fmt.Sprintf("teams[%d]", i))
+	}
 	for i, place := range d.Placement {
 		place.check(p, fmt.Sprintf("placement[%d]", i))
 	}

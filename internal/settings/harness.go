@@ -325,6 +325,7 @@ func (h Harness) checkTask(p *problems, key string) {
 	words := map[string]string{TaskPromptStdin: "", TaskPromptFile: "{prompt_file}", TaskPromptSentence: "{sentence}", TaskPromptText: "{prompt}"}
 	word, known := words[h.TaskPrompt]
 	p.add(!known, "%s.task_prompt is %q: write stdin, file, sentence or text", key, h.TaskPrompt)
+	p.add(h.Check && !h.tasksAlone(), "%s.check goes with an entry that has task, and neither fresh nor resume", key)
 	if len(h.Task) == 0 {
 		return
 	}

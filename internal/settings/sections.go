@@ -123,6 +123,8 @@ type Harness struct {
 	Task []string `conf:"task"`
 	// TaskPrompt says how the task reaches it: see the TaskPrompt constants.
 	TaskPrompt string `conf:"task_prompt"`
+	// Check is true for a check: what it exits with says whether the work is good. It is never used for anything else.
+	Check bool `conf:"check"`
 	// ConversationID says where the id comes from: see the Conversation constants.
 	ConversationID string `conf:"conversation_id"`
 	// ConversationForm matches an id as a whole; no other reaches a command line or is learned. Empty takes any that cannot be mistaken for
@@ -221,6 +223,8 @@ type Dispatcher struct {
 	CADir string `conf:"ca_dir"`
 	// Placement says on which hosts the work items of some repositories may be started; the first that matches counts.
 	Placement []Placement `conf:"placement"`
+	// Teams say what /muxpost team runs for the work items of some repositories; the first that matches counts.
+	Teams []Team `conf:"teams"`
 	// Harness is what a first session runs that names none itself.
 	Harness string `conf:"harness"`
 	// Resume says whether a session that ended comes back with its conversation.
@@ -262,6 +266,17 @@ type ServerTLS struct {
 
 // Files are the files of both ends.
 func (t ServerTLS) Files() TLS { return TLS{t.CertFile, t.KeyFile, t.CAFile} }
+
+// Team says what a team does for the work items of some repositories.
+type Team struct {
+	// Match is as Tree.Match.
+	Match string `conf:"match"`
+	// File describes the team, as muxpost team run takes it, with placeholders for the item.
+	File string `conf:"file"`
+	// Retries is how often a run that failed is begun again by itself, Backoff how long after the first failure; it doubles each time.
+	Retries int           `conf:"retries"`
+	Backoff time.Duration `conf:"backoff"`
+}
 
 // Placement says which labels a host must have for the work items of some repositories.
 type Placement struct {

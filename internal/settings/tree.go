@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 const (
@@ -38,6 +39,27 @@ func (p Placement) check(ps *problems, key string) {
 	_, err := path.Match(p.Match, "")
 	ps.add(p.Match != "" && (err != nil || strings.Count(p.Match, "/") != 1), "%s.match is %q: write a pattern of owner/repo, such as octo/*", key, p.Match)
 	checkLabels(ps, key+".labels", p.Labels)
+}
+
+// Matches reports whether the entry is for a repository.
+func (t Team) Matches(owner, repo string) bool { return matches(t.Match, owner, repo) }
+
+const (
+	// maxTeamRetries bounds how often a failed run is begun again by itself.
+	maxTeamRetries = 10
+	// defaultTeamBackoff is how long after a failure that is where nothing is said.
+	defaultTeamBackoff = 5 * time.Minute
+)
+
+// Wait is how long after its first failure a run is begun again.
+func (t Team) Wait() time.Duration { return cmp.Or(t.Backoff, defaultTeamBackoff) }
+
+func (t Team) check(ps *problems, key string) {
+	_, err := path.Match(t.Match, "")
+	ps.add(t.Match != "" && (err != nil || strings.Count(t.Match, "/") != 1), "%s.match is %q: write a pattern of owner/repo, such as octo/*", key, t.Match)
+	ps.add(t.File == "", "%s.file: name the file that describes the team", key)
+	ps.add(t.Retries < 0 || t.Retries > maxTeamRetries, "%s.retries is %d: it must be 0 to %d", key, t.Retries, maxTeamRetries)
+	ps.add(t.Backoff < 0, "%s.backoff must not be negative", key)
 }
 
 var labelName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)

@@ -32,6 +32,7 @@ import (
 	"muxpost.dev/muxpost/internal/settings"
 	"muxpost.dev/muxpost/internal/version"
 	"muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1/dispatcherv1connect"
+	"muxpost.dev/muxpost/proto/gen/muxpost/team/v1/teamv1connect"
 	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
 	"muxpost.dev/muxpost/services/dispatcher/internal/endings"
 	"muxpost.dev/muxpost/services/dispatcher/internal/enroll"
@@ -42,6 +43,7 @@ import (
 	"muxpost.dev/muxpost/services/dispatcher/internal/metrics"
 	"muxpost.dev/muxpost/services/dispatcher/internal/server"
 	"muxpost.dev/muxpost/services/dispatcher/internal/store"
+	"muxpost.dev/muxpost/services/dispatcher/internal/team"
 )
 
 const (
@@ -110,11 +112,11 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	meter := obs.NewMeter(provider, "dispatcher")
 	measured := metrics.New(meter)
 
-	hub := hints.New()
+	hub, changed := hints.New(), hints.New()
 	fleet, err := hosts.NewFleet(hosts.FleetConfig{
-		Hosts: addresses(config), Registry: records, Tokens: records, Activities: records, Labels: labels(config.Placement), Tell: hub.Tell, Logger: telemetry.Logger,
-		TracerProvider: telemetry.TracerProvider(), MeterProvider: provider, TLS: knownBy(config.TLS.Files()),
-		Silent: func(host string) { measured.BreakerOpened.Add(ctx, 1, host) },
+		Hosts: addresses(config), Registry: records, Tokens: records, Activities: records, Labels: labels(config.Placement), Tell: hub.Tell,
+		TellAttempt: changed.Tell, Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider(), MeterProvider: provider,
+		TLS: knownBy(config.TLS.Files()), Silent: func(host string) { measured.BreakerOpened.Add(ctx, 1, host) },
 	})
 	if err != nil {
 		return err
@@ -128,8 +130,17 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	deliverer := deliver.New(deliver.Config{
 		Store: records, Hosts: fleet, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/deliver"), Metrics: measured,
 		Process: processName(), Harness: config.Harness, Resume: config.Resume, Forbids: forbids(config.FirstSpawn),
-		Shadow: config.Shadow, Breaker: dispatch.Breaker(config.Breaker),
+		Shadow: config.Shadow, Breaker: dispatch.Breaker(config.Breaker), Attempts: records,
 		Version: func(host string) dispatch.Version { return versionOf(own, buildOn(fleet, host)) },
+	})
+
+	policy, err := policies(config.Teams)
+	if err != nil {
+		return err
+	}
+	teams := team.New(team.Config{
+		Policy: policy, Shadow: config.Shadow,
+		Store: records, Hosts: fleet, Hints: changed, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/team"), Process: processName(),
 	})
 
 	news, bearers := hints.New(), tokens.New(pool)
@@ -139,7 +150,10 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	})
 	api, err := access.Open(access.Config{Listen: config.Listen, Remote: config.TLS.Listen, Files: filesOf(config.TLS.Files()), Tokens: bearers,
 		Logger: telemetry.Logger, TracerProvider: telemetry.TracerProvider(), MeterProvider: provider, Metrics: page, StopTimeout: draining,
-	}, func(s *rpc.ConnectServer) { dispatcherv1connect.RegisterDispatcherServiceHandler(s.RPC(), service) })
+	}, func(s *rpc.ConnectServer) {
+		dispatcherv1connect.RegisterDispatcherServiceHandler(s.RPC(), service)
+		teamv1connect.RegisterTeamServiceHandler(s.RPC(), server.NewTeams(teams, records, fleet, news))
+	})
 	if err != nil {
 		return err
 	}
@@ -151,6 +165,7 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	group := run.Group{StopTimeout: draining + 2*time.Second}
 	api.Join(&group)
 	group.Add("hosts", fleet.Run)
+	group.Add("teams", teams.Run)
 	if config.Idle.End && config.Idle.After > 0 {
 		group.Add("idle", func(ctx context.Context) error { return idle.Run(ctx, deliverer, config.Idle.After, telemetry.Logger) })
 	}

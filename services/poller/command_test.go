@@ -13,6 +13,7 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/ledger"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	teamv1 "muxpost.dev/muxpost/proto/gen/muxpost/team/v1"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
@@ -66,6 +67,21 @@ func (d *dispatcher) StopSession(_ context.Context, r *dispatcherv1.StopSessionR
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return &dispatcherv1.StopSessionResponse{}, d.refusal
+}
+
+// itemTeams answers for the teams of work items.
+type itemTeams struct {
+	teamv1.UnimplementedTeamServiceServer
+	d *dispatcher
+}
+
+func (t itemTeams) StartItemRun(_ context.Context, r *teamv1.StartItemRunRequest) (*teamv1.StartItemRunResponse, error) {
+	if err := t.d.order("team", r.GetWorkItem(), r.GetWho()); err != nil {
+		return nil, err
+	}
+	t.d.mu.Lock()
+	defer t.d.mu.Unlock()
+	return &teamv1.StartItemRunResponse{Run: &teamv1.Run{RunId: "r1", Tasks: 3}}, t.d.refusal
 }
 
 func (d *dispatcher) RemoveTree(_ context.Context, r *dispatcherv1.RemoveTreeRequest) (*dispatcherv1.RemoveTreeResponse, error) {
@@ -126,6 +142,7 @@ func TestCommand_IsCarriedOutOnceAndNeverDelivered(t *testing.T) {
 		"retry":         {"/muxpost retry", nil, nil, []string{"nothing of this gave up"}},
 		"status":        {"/muxpost status", nil, nil, []string{"- agent: live"}},
 		"cleanup":       {"/muxpost cleanup", []string{"clean ITEM alice (in a comment)"}, []string{"+1"}, nil},
+		"team":          {"/muxpost team", []string{"team ITEM alice (in a comment)"}, nil, []string{"runs its team: 3 tasks, and a verification"}},
 		"unknown":       {"/muxpost deploy", nil, nil, []string{"has no order `deploy`"}},
 		"nothing named": {"/muxpost", nil, nil, []string{"`/muxpost pause`"}},
 	} {

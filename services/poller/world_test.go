@@ -27,6 +27,7 @@ import (
 	"muxpost.dev/muxpost/internal/settings"
 	"muxpost.dev/muxpost/internal/version"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	teamv1 "muxpost.dev/muxpost/proto/gen/muxpost/team/v1"
 	"muxpost.dev/muxpost/services/poller/internal/forward"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 	"muxpost.dev/muxpost/test/fakegithub"
@@ -192,6 +193,7 @@ func newWorld(t *testing.T, source string) *world {
 	w.url, w.host = server.URL, strings.TrimPrefix(server.URL, "http://")
 	grpcServer := rpc.NewServer(rpc.Options{})
 	dispatcherv1.RegisterDispatcherServiceServer(grpcServer, w.dispatcher)
+	teamv1.RegisterTeamServiceServer(grpcServer, itemTeams{d: w.dispatcher})
 	w.address = rpctest.Serve(t, grpcServer)
 	must(t, os.WriteFile(filepath.Join(w.dir, "token"), []byte("tok\n"), 0o600))
 	w.configure(t, source)

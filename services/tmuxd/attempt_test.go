@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"strings"
@@ -269,5 +270,29 @@ func TestSpawn_AHarnessForTasksAloneRunsNoSession(t *testing.T) {
 	r.Table = table
 	if _, err := r.Spawn(r.ctx(), host.SpawnRequest{Item: r.item, Harness: "tasks", Token: 1}); fault.ReasonOf(err) != fault.ReasonUnknownHarness {
 		t.Errorf("%v", err)
+	}
+}
+
+// lagging is a tmux that has read half of what a program wrote when its end is known.
+type lagging struct {
+	attempt.Tmux
+	asked atomic.Int32
+}
+
+func (l *lagging) Output(ctx context.Context, target string, p attempt.Pane) (string, bool, error) {
+	if l.asked.Add(1) == 1 {
+		return "half", true, nil
+	}
+	return l.Tmux.Output(ctx, target, p)
+}
+
+// What an attempt showed is whole for whoever hears of its end and asks at once: a verdict may be its last line.
+func TestT03_TheOutputOfOneThatIsOverIsWhole(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(b *bench) { b.aroundTmux = func(x attempt.Tmux) attempt.Tmux { return &lagging{Tmux: x} } })
+	a := b.launch("echo first; echo last")
+	b.becomes(a.ID, task.Succeeded)
+	if out := b.output(a.ID); strings.TrimSpace(out) != "first\nlast" {
+		t.Errorf("%q", out)
 	}
 }

@@ -172,7 +172,8 @@ func TestFollow_TellsWhatIsKeptThenWhatChanges(t *testing.T) {
 
 func TestT136_T138_T142_NoShellOfAPersonAndNothingOfTmuxIsInvolved(t *testing.T) {
 	t.Parallel()
-	for _, shell := range []string{"/usr/sbin/nologin", "/no/such/shell", "/usr/bin/fish", "/bin/false"} {
+	// One that is not installed here is a shell that is missing.
+	for _, shell := range []string{"/usr/sbin/nologin", "/no/such/shell", "/usr/bin/fish", "/bin/tcsh", "/usr/bin/zsh", "/bin/dash", "/bin/false"} {
 		b := newBench(t, func(b *bench) {
 			b.tmuxEnv = []string{"PATH=/nowhere", "SHELL=" + shell, "ENV=/no/rc", "FROM_TMUX=1"}
 			b.env["SHELL"] = "/bin/of-the-request"

@@ -54,7 +54,7 @@ func (h *harnesses) infos(ctx context.Context, versions bool) []*tmuxdv1.Harness
 	for _, name := range h.table.Names() {
 		hn := h.table[name]
 		info := &tmuxdv1.HarnessInfo{
-			Name: name, Binary: hn.Resolved(), Resumes: hn.Resumes(), RunsSessions: hn.Interactive(), RunsTasks: hn.RunsTasks(),
+			Name: name, Binary: hn.Resolved(), Resumes: hn.Resumes(), RunsSessions: hn.Interactive(), RunsTasks: hn.RunsTasks(), Check: hn.Check,
 			TakesPrompt: hn.TakesPrompt(), ConversationSource: conversationOf[hn.ConversationID], Unmeasured: hn.Unmeasured,
 			Channel: channelOf[hn.Channel],
 		}

@@ -123,7 +123,7 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 			WithRemedy("raise fs.inotify.max_user_instances")
 	}
 	defer func() { _ = stopNotes() }()
-	attempts, err := newAttempts(c, state, client, table, telemetry, measured)
+	attempts, err := newAttempts(c, state, client, table, made, telemetry, measured)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func newTmux(c settings.Tmuxd, telemetry *obs.Telemetry, measured *metrics.Metri
 }
 
 // newAttempts returns what runs attempts.
-func newAttempts(c settings.Tmuxd, state *disk.Dir, client *tmux.Client, table harness.Table, telemetry *obs.Telemetry,
+func newAttempts(c settings.Tmuxd, state *disk.Dir, client *tmux.Client, table harness.Table, made *trees.Trees, telemetry *obs.Telemetry,
 	measured *metrics.Metrics) (*attempt.Runner, error) {
 	kept, err := state.OpenAttempts()
 	if err != nil {
@@ -219,7 +219,7 @@ func newAttempts(c settings.Tmuxd, state *disk.Dir, client *tmux.Client, table h
 	t := c.Tasks
 	return attempt.New(attempt.Config{Roots: c.Roots, Width: c.Width, Height: c.Height, Limit: t.Limit, MaxLimit: t.MaxLimit,
 		MaxRunning: t.MaxRunning, KeepFailed: t.KeepFailed, KeepFor: t.KeepFor, Keep: t.Keep},
-		attempt.Deps{Tmux: client.Attempts(), Disk: kept, Places: state, Table: table, Metrics: measured, Logger: telemetry.Logger, Now: time.Now,
+		attempt.Deps{Tmux: client.Attempts(), Disk: kept, Places: state, Worktrees: made, Table: table, Metrics: measured, Logger: telemetry.Logger, Now: time.Now,
 			Getenv: os.LookupEnv}), nil
 }
 

@@ -289,6 +289,14 @@ func faults() map[string]Explanation {
 			"the service has as many calls under way as it takes",
 			byItself + "; if it stays so, look who calls, or run another replica",
 		},
+		"run_exists": {
+			"the team has a run that is not over",
+			"follow it with muxpost team watch, or give it up with muxpost team abandon",
+		},
+		"run_not_found": {
+			"there is no such run of a team",
+			"muxpost team status lists the runs",
+		},
 		"unknown_call": {
 			"the other side is of another release and does not have this call",
 			"run the same release everywhere; `muxpost version` and the services' --version say which one runs",

@@ -36,8 +36,8 @@ const (
 	storing = 1500 * time.Millisecond
 )
 
-// Config is what a Deliverer works with. All fields are required but Metrics, Resume, Forbids, Shadow, Breaker, Version and
-// Now.
+// Config is what a Deliverer works with. All fields are required but Metrics, Resume, Forbids, Shadow, Breaker, Version, Attempts
+// and Now.
 type Config struct {
 	Store  Store
 	Hosts  Hosts
@@ -59,6 +59,10 @@ type Config struct {
 	Breaker dispatch.Breaker
 	// Version is the version that takes part in deliveries to a host; nil when it is not known.
 	Version func(host string) dispatch.Version
+	// Attempts are those of teams, which are handed out again when their host is given up; nil has none.
+	Attempts interface {
+		GiveUpAttempts(ctx context.Context, host string) error
+	}
 	// Now reads a monotonic clock; time.Now when nil.
 	Now func() time.Time
 }

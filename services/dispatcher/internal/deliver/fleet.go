@@ -149,7 +149,7 @@ func (d *Deliverer) order(ctx context.Context, o HostOrder, t dispatch.EventType
 }
 
 // Evacuate moves the work items of a host away: each begins a fresh conversation on another host with its next event. What lives on the host is
-// superseded: it is not delivered to any more and not ended either. It goes on where an earlier call stopped.
+// superseded: it is not delivered to any more and not ended either. What runs there for teams is handed out again elsewhere. It goes on where an earlier call stopped.
 func (d *Deliverer) Evacuate(ctx context.Context, o HostOrder) (out Evacuation, err error) {
 	told, err := hostEvent(ctx, o, dispatch.SessionSuperseded)
 	if err != nil {
@@ -158,6 +158,11 @@ func (d *Deliverer) Evacuate(ctx context.Context, o HostOrder) (out Evacuation, 
 	// Nothing that is moved away may come back to it, nor anything new go there meanwhile.
 	if _, err := d.Drain(ctx, o); err != nil {
 		return out, err
+	}
+	if d.config.Attempts != nil {
+		if err := d.config.Attempts.GiveUpAttempts(ctx, o.Name); err != nil {
+			return out, err
+		}
 	}
 	found, err := d.config.Store.Sessions(ctx, SessionQuery{Host: o.Name, Limit: evacuatedAtOnce + 1})
 	if err != nil {

@@ -41,7 +41,9 @@ type FleetConfig struct {
 	// Labels says which labels a host must have for a work item; nil asks for none.
 	Labels func(workItem string) map[string]string
 	// Tell is called with hints, as Host.Follow does; nil drops them.
-	Tell           func(workItem string)
+	Tell func(workItem string)
+	// TellAttempt is called with hints, as Host.FollowAttempts does; nil drops them.
+	TellAttempt    func(id string)
 	Logger         *slog.Logger
 	TracerProvider trace.TracerProvider
 	// MeterProvider and Silent are as in Config.
@@ -80,6 +82,9 @@ var _ deliver.Hosts = (*Fleet)(nil)
 func NewFleet(config FleetConfig) (*Fleet, error) {
 	if config.Tell == nil {
 		config.Tell = func(string) {}
+	}
+	if config.TellAttempt == nil {
+		config.TellAttempt = func(string) {}
 	}
 	f := &Fleet{config: config, syncing: make(chan struct{}, 1), named: map[string]*member{}}
 	for _, a := range config.Hosts {
@@ -144,6 +149,7 @@ func (f *Fleet) start(ctx context.Context, m *member) {
 	f.mu.Unlock()
 	f.group.Go(func() { _ = m.Watch(ctx) })
 	f.group.Go(func() { _ = m.Follow(ctx, f.config.Tell) })
+	f.group.Go(func() { _ = m.FollowAttempts(ctx, f.config.TellAttempt) })
 	f.group.Go(func() { m.Revive(ctx, f.config.Tell) })
 }
 

@@ -18,6 +18,7 @@ const (
 	pausePrefix    = "p1|"
 	parkPrefix     = "k1|"
 	leftPrefix     = "l1|"
+	runPrefix      = "r1|"
 	maxToken       = 1024
 )
 

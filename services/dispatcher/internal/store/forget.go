@@ -50,12 +50,15 @@ with gone as (
 select seq from gone`
 
 // ForgetDeliveries deletes deliveries that have been in their conversations for longer than keep, and returns how many went. So go the deaths
-// and the lifted parks of that age. Sessions, leases, pauses and what is parked stay.
+// and the lifted parks of that age, and the runs of teams that have been over for so long. Sessions, leases, pauses and what is parked stay.
 func (s *Store) ForgetDeliveries(ctx context.Context, keep time.Duration) (int64, error) {
 	for _, sql := range []string{forgetDeathsSQL, forgetParksSQL} {
 		if _, err := s.forget(ctx, sql, keep); err != nil {
 			return 0, err
 		}
+	}
+	if err := s.forgetRuns(ctx, keep); err != nil {
+		return 0, err
 	}
 	return s.forget(ctx, forgetDeliveriesSQL, keep)
 }
@@ -63,6 +66,24 @@ func (s *Store) ForgetDeliveries(ctx context.Context, keep time.Duration) (int64
 // ForgetUndelivered deletes deliveries that were not delivered and have not changed for longer than keep, and returns how many went.
 func (s *Store) ForgetUndelivered(ctx context.Context, keep time.Duration) (int64, error) {
 	return s.forget(ctx, forgetUndeliveredSQL, keep)
+}
+
+// forgetRuns deletes runs that have been over for longer than keep, with all that belongs to them, a few at a time. One of which something still
+// has to be stopped stays.
+func (s *Store) forgetRuns(ctx context.Context, keep time.Duration) error {
+	const few = 20
+	for n := int64(few); n == few; {
+		tag, err := s.pool.Exec(ctx, `delete from dispatcher.team_runs where run_id in (
+			select run_id from dispatcher.team_runs r where ended_at < now() - $1::interval
+				and not exists (select from dispatcher.team_attempts a where a.run_id = r.run_id and a.owed)
+			order by ended_at limit $2 for update skip locked
+		)`, keep, few)
+		if err != nil {
+			return db.Fault(err)
+		}
+		n = tag.RowsAffected()
+	}
+	return nil
 }
 
 // ForgetEvents deletes events that are older than keep, except those of deliveries that are known and not delivered, and returns how many went.

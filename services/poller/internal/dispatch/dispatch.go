@@ -12,6 +12,7 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/ledger"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	teamv1 "muxpost.dev/muxpost/proto/gen/muxpost/team/v1"
 	"muxpost.dev/muxpost/services/poller/internal/forward"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
@@ -21,7 +22,8 @@ const rearmer = "muxpost (another version runs)"
 
 // Client asks one dispatcher.
 type Client struct {
-	api dispatcherv1.DispatcherServiceClient
+	api   dispatcherv1.DispatcherServiceClient
+	teams teamv1.TeamServiceClient
 	builds
 }
 
@@ -32,7 +34,7 @@ var (
 
 // New returns a client on a connection whose errors are faults, as rpc.Dial makes them. own is the poller's build.
 func New(conn grpc.ClientConnInterface, own ledger.Build) *Client {
-	return &Client{api: dispatcherv1.NewDispatcherServiceClient(conn), builds: builds{own: own}}
+	return &Client{api: dispatcherv1.NewDispatcherServiceClient(conn), teams: teamv1.NewTeamServiceClient(conn), builds: builds{own: own}}
 }
 
 // Deliver has an event delivered, and returns what came of it. An answer that this build cannot read is fault.Internal.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
+	teamv1 "muxpost.dev/muxpost/proto/gen/muxpost/team/v1"
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
@@ -35,6 +36,12 @@ func (c *Client) Clean(ctx context.Context, workItem, who string) (kept string, 
 		return "", err
 	}
 	return answer.GetDetail(), nil
+}
+
+// Team begins the run of the team that is configured for an item, and returns how many tasks it has.
+func (c *Client) Team(ctx context.Context, workItem, who string) (run string, tasks int, err error) {
+	answer, err := c.teams.StartItemRun(ctx, &teamv1.StartItemRunRequest{WorkItem: workItem, Who: bounded(who)})
+	return answer.GetRun().GetRunId(), int(answer.GetRun().GetTasks()), err
 }
 
 // Agent returns how the session of an item stands, and whether its events are held back.

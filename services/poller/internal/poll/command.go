@@ -51,6 +51,8 @@ type Agents interface {
 	Agent(ctx context.Context, workItem string) (Agent, error)
 	// Clean removes the working tree of an item; kept says why it stays, and is empty when it is gone.
 	Clean(ctx context.Context, workItem, who string) (kept string, err error)
+	// Team begins the run of the team that is configured for an item, and returns how many tasks it has.
+	Team(ctx context.Context, workItem, who string) (run string, tasks int, err error)
 }
 
 // Commander carries out orders in comments. Each of them may be carried out again and then changes nothing more.
@@ -117,6 +119,12 @@ func (c *Commander) carry(ctx context.Context, workItem, login string, order led
 		var kept string
 		if kept, err = c.agents.Clean(ctx, workItem, who); err == nil && kept != "" {
 			text = "**muxpost** keeps its working tree: " + withoutPaths(kept) + "."
+		}
+	case ledger.VerbTeam:
+		var run string
+		var tasks int
+		if run, tasks, err = c.agents.Team(ctx, workItem, who); err == nil {
+			text = fmt.Sprintf("**muxpost** runs its team: %d tasks, and a verification. `muxpost team watch %s` follows it.", tasks, run)
 		}
 	default:
 		text, reaction = Commands(order), refused

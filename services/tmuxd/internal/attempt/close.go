@@ -43,6 +43,7 @@ func (k *keeping) close(ctx context.Context, m Memory) (next time.Duration, done
 		if !c.output {
 			return quickTick, false
 		}
+		close(k.a.shown)
 	}
 	left, _ := r.Disk.End(m, true)
 	retained := r.retains(*m.Outcome)

@@ -3,6 +3,7 @@ package attempt
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"muxpost.dev/muxpost/core/fault"
@@ -31,6 +32,8 @@ type StopRequest struct {
 	Reason string
 	// Timeout is how long to wait for the end; zero for as long as it takes.
 	Timeout time.Duration
+	// Never has an attempt that is not known be one that was stopped before it began.
+	Never bool
 }
 
 // Stop ends an attempt. Once the order is remembered the keeper carries it through, of this life of tmuxd or of the next; what Stop waits for
@@ -40,6 +43,9 @@ func (r *Runner) Stop(ctx context.Context, req StopRequest) (a Attempt, already 
 		return Attempt{}, false, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "grace must be 0s to %v, and timeout 0s to %v", maxGrace, stopTime)
 	}
 	held, err := r.find(req.ID)
+	if req.Never && errors.Is(err, fault.NotFound) {
+		held, err = r.forestall(ctx, req)
+	}
 	if err != nil {
 		return Attempt{}, false, err
 	}
@@ -56,6 +62,46 @@ func (r *Runner) Stop(ctx context.Context, req StopRequest) (a Attempt, already 
 	case <-ctx.Done():
 	}
 	return held.view(), already, nil
+}
+
+// forestall remembers an attempt that was never asked for as stopped, so that a launch under its id that comes later is refused. Where it came
+// first, that is what is stopped.
+func (r *Runner) forestall(ctx context.Context, req StopRequest) (*attempt, error) {
+	if !idForm.MatchString(req.ID) {
+		return nil, fault.Newf(fault.Invalid, fault.ReasonBadArgument, "attempt_id %q is not a UUID in lower case", req.ID)
+	}
+	now := r.Now()
+	m := Memory{ID: req.ID, Target: Target(req.ID), Stamp: random("s"), Token: req.Token, CreatedAt: now, Freed: true,
+		Order:   &Order{Kind: task.OrderStop, Reason: req.Reason, At: now},
+		Outcome: &Outcome{State: task.Stopped, Reason: task.ReasonStop, Detail: "it was stopped before it was asked for", SettledAt: now}}
+	r.mu.Lock()
+	if held := r.attempts[req.ID]; held != nil {
+		r.mu.Unlock()
+		return held, nil
+	}
+	a := newAttempt(m)
+	a.turn.Lock()
+	defer a.turn.Unlock()
+	r.attempts[req.ID] = a
+	r.mu.Unlock()
+	err := r.mayAct(req.Token, req.Token)
+	if err == nil {
+		if err = r.Disk.Begin(req.ID, ""); err == nil {
+			err = r.change(a, func(*Memory) bool { return true })
+		}
+		if err != nil {
+			err = errors.Join(storage(err), r.Disk.Forget(req.ID))
+		}
+	}
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.attempts, req.ID)
+		return nil, err
+	}
+	r.Logger.InfoContext(ctx, "an attempt was stopped before it was asked for", obs.KeyAttemptID, req.ID, obs.KeyToken, req.Token)
+	r.tell(a)
+	return a, nil
 }
 
 // order remembers an order, unless the attempt has ended or another order came first.
@@ -155,8 +201,14 @@ func (k *keeping) due(m Memory) task.Order {
 	if age, ok := k.r.Disk.Age(m); ok && age > m.Limit+m.Grace+limitMargin {
 		return task.OrderTime
 	}
-	if m.StallLimit > 0 && k.pace.stalled(m, k.r.Disk) {
-		return task.OrderStall
+	if m.StallLimit > 0 {
+		stalled := k.pace.stalled(m, k.r.Disk)
+		k.a.mu.Lock()
+		k.a.moved = k.r.Now().Add(-time.Since(k.pace.moved))
+		k.a.mu.Unlock()
+		if stalled {
+			return task.OrderStall
+		}
 	}
 	return task.NoOrder
 }

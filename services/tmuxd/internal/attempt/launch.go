@@ -41,8 +41,19 @@ type LaunchRequest struct {
 	Directory string
 	Prompt    string
 	Token     int64
+	// Check asks for an entry that is a check; any other request is for one that is none.
+	Check bool
+	// Tree has the directory be a worktree; nil for a directory as it is.
+	Tree *Tree
 	// Limit, StallLimit and Grace are zero for the host's own limit, for none, and for 5 seconds.
 	Limit, StallLimit, Grace time.Duration
+}
+
+// Tree is a git worktree beside its repository, in the directory REPOSITORY.trees.
+type Tree struct {
+	Repository, Branch string
+	// Needs are commits that it must have.
+	Needs []string
 }
 
 var idForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
@@ -62,6 +73,9 @@ type launching struct {
 
 // Launch launches a task, once: a repeat answers for the first. It returns when the command runs or is known not to, or after a few seconds.
 func (r *Runner) Launch(ctx context.Context, req LaunchRequest) (a Attempt, already bool, err error) {
+	if err := r.worktree(ctx, req); err != nil {
+		return Attempt{}, false, err
+	}
 	l, err := r.check(req)
 	if err != nil {
 		return Attempt{}, false, err
@@ -92,6 +106,24 @@ func (r *Runner) Launch(ctx context.Context, req LaunchRequest) (a Attempt, alre
 	return held.view(), false, nil
 }
 
+// worktree has the worktree of a launch made, unless the attempt is known: then it may be at work there.
+func (r *Runner) worktree(ctx context.Context, req LaunchRequest) error {
+	if _, err := r.find(req.ID); req.Tree == nil || !errors.Is(err, fault.NotFound) {
+		return nil
+	}
+	repository := req.Tree.Repository
+	if !strings.HasPrefix(req.Directory, repository+".trees/") {
+		return fault.Newf(fault.Invalid, fault.ReasonBadArgument, "the worktree of an attempt lies in %s.trees, and %.200q does not", repository, req.Directory)
+	}
+	// What is beside the repository must be below a root too.
+	for _, dir := range []string{repository, filepath.Dir(repository)} {
+		if _, err := r.directory(dir); err != nil {
+			return err
+		}
+	}
+	return r.Worktrees.PrepareTask(ctx, repository, req.Directory, req.Tree.Branch, req.Tree.Needs)
+}
+
 // await waits until the attempt runs or is over.
 func (a *attempt) await(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -115,6 +147,13 @@ func (r *Runner) check(req LaunchRequest) (*launching, error) {
 		return nil, fault.Newf(fault.Invalid, fault.ReasonUnknownHarness, "the program %q of the harness %q is not installed on this host",
 			h.Binary, h.Name).WithRemedy("install it, or correct tmuxd.harnesses." + h.Name + ".binary")
 	}
+	switch {
+	case req.Check && !h.Check:
+		return nil, fault.Newf(fault.Invalid, fault.ReasonUnknownHarness, "the harness %q is no check", h.Name).
+			WithRemedy("set tmuxd.harnesses." + h.Name + ".check, if what it exits with is to be a verdict")
+	case h.Check && !req.Check:
+		return nil, fault.Newf(fault.Invalid, fault.ReasonNoTasks, "the harness %q is a check, and does no tasks", h.Name)
+	}
 	dir, err := r.directory(req.Directory)
 	if err != nil {
 		return nil, err
@@ -125,7 +164,7 @@ func (r *Runner) check(req LaunchRequest) (*launching, error) {
 		return nil, err
 	}
 	m := Memory{ID: req.ID, Target: Target(req.ID), Stamp: random("s"), Harness: h.Name, Directory: dir, Request: digest(req), Limit: req.Limit,
-		StallLimit: req.StallLimit, Grace: req.Grace, Token: req.Token, CreatedAt: r.Now()}
+		StallLimit: req.StallLimit, Grace: req.Grace, Token: req.Token, CreatedAt: r.Now(), Worktree: req.Tree != nil}
 	return &launching{harness: h, memory: m, prompt: req.Prompt, task: t, vars: vars}, nil
 }
 
@@ -160,7 +199,11 @@ func (r *Runner) checkNumbers(req *LaunchRequest) error {
 // digest tells one request from another. Tokens and times to wait are no part of it.
 func digest(req LaunchRequest) string {
 	h := sha256.New()
-	for _, part := range []string{req.Harness, req.Directory, req.Prompt, req.Limit.String(), req.StallLimit.String(), req.Grace.String()} {
+	parts := []string{req.Harness, req.Directory, req.Prompt, req.Limit.String(), req.StallLimit.String(), req.Grace.String()}
+	if req.Tree != nil {
+		parts = append(append(parts, req.Tree.Repository, req.Tree.Branch), req.Tree.Needs...)
+	}
+	for _, part := range parts {
 		fmt.Fprintf(h, "%d %s", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil))

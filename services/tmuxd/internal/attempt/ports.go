@@ -185,6 +185,15 @@ type Places interface {
 	MakePrivate(path string) error
 }
 
+// Worktrees make git worktrees for attempts, and never remove one.
+type Worktrees interface {
+	// PrepareTask makes one where it is not there, and merges commits into it that it has not. What takes long is fault.Unavailable, goes on, and is
+	// found when it is asked for again.
+	PrepareTask(ctx context.Context, repository, directory, branch string, needs []string) error
+	// Left says at which commit one was left, and how many files in it are not committed. One that cannot be read any more has no commit.
+	Left(ctx context.Context, directory string) (head string, uncommitted int, err error)
+}
+
 // Memory is what is remembered of an attempt.
 type Memory struct {
 	ID, Target string
@@ -205,6 +214,8 @@ type Memory struct {
 	Outcome *Outcome
 	// Freed is true once there is nothing left of it in tmux, or what is left is retained on purpose.
 	Freed bool
+	// Worktree is true when the directory is a worktree that was made for attempts.
+	Worktree bool
 }
 
 // Order is why tmuxd ends an attempt. It is remembered before anything is signalled, so that a tmuxd that is started again goes on with it.

@@ -49,8 +49,10 @@ type Deps struct {
 	Tmux   Tmux
 	Disk   Disk
 	Places Places
-	Table  harness.Table
-	Logger *slog.Logger
+	// Worktrees are for those that ask for one.
+	Worktrees Worktrees
+	Table     harness.Table
+	Logger    *slog.Logger
 	// Metrics count those that ended; nil counts nothing.
 	Metrics *metrics.Metrics
 	// Now is the wall clock, for records.
@@ -98,18 +100,25 @@ type attempt struct {
 	reason  task.Reason
 	since   time.Time
 	started time.Time
+	// moved is when it was last seen to make progress.
+	moved time.Time
 
-	// wake tells the keeper to look now; begun is closed once it runs or is over, over once it is over.
+	// wake tells the keeper to look now; begun is closed once it runs or is over, over once it is over, and shown once all that it showed is kept.
 	wake  chan struct{}
 	begun chan struct{}
 	over  chan struct{}
+	shown chan struct{}
 }
 
 func newAttempt(m Memory) *attempt {
-	a := &attempt{memory: m, since: m.CreatedAt, wake: make(chan struct{}, 1), begun: make(chan struct{}), over: make(chan struct{})}
+	a := &attempt{memory: m, since: m.CreatedAt, wake: make(chan struct{}, 1), begun: make(chan struct{}), over: make(chan struct{}),
+		shown: make(chan struct{})}
 	if m.Outcome != nil {
 		close(a.begun)
 		close(a.over)
+	}
+	if m.Freed {
+		close(a.shown)
 	}
 	return a
 }

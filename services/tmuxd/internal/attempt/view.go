@@ -17,13 +17,21 @@ type Attempt struct {
 	Since  time.Time
 	// StartedAt is when the command was started; zero when it was not, or that is not known.
 	StartedAt time.Time
+	// ProgressAt is when it was last seen to make progress; zero while that is not known.
+	ProgressAt time.Time
+	// Head and Uncommitted say how the worktree of one that is over was left; only Get with output tells them.
+	Head        string
+	Uncommitted int
 }
+
+// showTime is how long whoever asks for the output of an attempt that is over waits for the last of it.
+const showTime = sweepingTime + time.Second
 
 // view is the attempt as it is told.
 func (a *attempt) view() Attempt {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	v := Attempt{Memory: a.memory, State: a.state, Reason: a.reason, Since: a.since, StartedAt: a.started}
+	v := Attempt{Memory: a.memory, State: a.state, Reason: a.reason, Since: a.since, StartedAt: a.started, ProgressAt: a.moved}
 	if o := a.memory.Outcome; o != nil {
 		v.State, v.Reason, v.Since, v.StartedAt = o.State, o.Reason, o.SettledAt, o.StartedAt
 	}
@@ -65,6 +73,18 @@ func (r *Runner) Get(ctx context.Context, id string, output bool) (a Attempt, te
 			return v, text, nil
 		}
 		return v, "", nil
+	}
+	// It is told to be over as soon as its end is known, and only afterwards has tmux read all that it wrote.
+	shown, cancel := context.WithTimeout(ctx, showTime)
+	defer cancel()
+	select {
+	case <-found.shown:
+	case <-shown.Done():
+	}
+	if v.Worktree && v.Outcome != nil {
+		if v.Head, v.Uncommitted, err = r.Worktrees.Left(ctx, v.Directory); err != nil {
+			return v, "", err
+		}
 	}
 	if text, err = r.Disk.Kept(id); err != nil {
 		return v, "", storage(err)

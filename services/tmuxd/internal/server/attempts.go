@@ -24,7 +24,10 @@ func (s *Server) WithAttempts(r *attempt.Runner) *Server {
 // RunTask launches one task.
 func (s *Server) RunTask(ctx context.Context, req *tmuxdv1.RunTaskRequest) (*tmuxdv1.RunTaskResponse, error) {
 	in := attempt.LaunchRequest{ID: req.GetAttemptId(), Harness: req.GetHarness(), Directory: req.GetDirectory(), Prompt: req.GetPrompt(),
-		Token: req.GetFencingToken()}
+		Token: req.GetFencingToken(), Check: req.GetCheck()}
+	if t := req.GetTree(); t != nil {
+		in.Tree = &attempt.Tree{Repository: t.GetRepository(), Branch: t.GetBranch(), Needs: t.GetNeeds()}
+	}
 	for _, d := range []struct {
 		name string
 		in   *durationpb.Duration
@@ -64,7 +67,7 @@ func (s *Server) StopAttempt(ctx context.Context, req *tmuxdv1.StopAttemptReques
 		return nil, err
 	}
 	a, already, err := s.attempts.Stop(ctx, attempt.StopRequest{ID: req.GetAttemptId(), Token: req.GetFencingToken(), Grace: grace,
-		Reason: req.GetReason(), Timeout: timeout})
+		Reason: req.GetReason(), Timeout: timeout, Never: req.GetNeverBegin()})
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +104,7 @@ func duration(name string, d *durationpb.Duration) (time.Duration, error) {
 // attempt is an attempt on the wire.
 func (s *Server) attempt(a attempt.Attempt) *tmuxdv1.Attempt {
 	out := &tmuxdv1.Attempt{AttemptId: a.ID, Target: a.Target, Harness: a.Harness, Directory: a.Directory, CreatedAt: stamp(a.CreatedAt),
-		StartedAt: stamp(a.StartedAt), Limit: durationpb.New(a.Limit), Incarnation: incarnationOf(host.Incarnation{Stamp: a.Stamp,
+		StartedAt: stamp(a.StartedAt), ProgressAt: stamp(a.ProgressAt), Head: a.Head, Uncommitted: int32(a.Uncommitted), Limit: durationpb.New(a.Limit), Incarnation: incarnationOf(host.Incarnation{Stamp: a.Stamp,
 			SessionID: a.Pane.SessionID, PaneID: a.Pane.ID, PanePid: a.Pane.Wrapper.Pid,
 			Server: host.Server{Pid: a.Pane.Server.Pid, Started: a.Pane.ServerStarted}})}
 	if !a.Freed || a.Outcome != nil && a.Outcome.Retained {

@@ -230,6 +230,13 @@ func (t *Trees) discard(ctx context.Context, tree Tree) error {
 		if release, err := t.holdRepository(ctx, tree.Repository); err == nil {
 			defer release()
 		}
+	}
+	return t.discardHeld(ctx, tree)
+}
+
+// discardHeld is discard for whoever holds the repository.
+func (t *Trees) discardHeld(ctx context.Context, tree Tree) error {
+	if tree.Kind == settings.TreeWorktree {
 		// Twice: a worktree that was being added is locked.
 		_, _ = t.git(ctx, gitTime, tree.Repository, "worktree", "remove", "--force", "--force", tree.Directory)
 	}

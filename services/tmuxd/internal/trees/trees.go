@@ -131,23 +131,27 @@ func (t *Trees) Prepare(ctx context.Context, item workitem.Ref) error {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return fault.Newf(fault.Unavailable, fault.ReasonTreePreparing, "the working tree %s is being made from %s, for %v so far", tree.Directory,
-		Hidden(tree.Repository), time.Since(m.since).Round(time.Second)).WithRemedy("it goes on by itself").WithRetryAfter(waitTime)
+	return preparing(tree, m.since)
 }
 
 // make begins to make a tree, or joins whoever does.
 func (t *Trees) make(tree Tree) *making {
+	return t.begin(tree.Directory, func(ctx context.Context) error { return t.ensure(ctx, tree) })
+}
+
+// begin has a directory made, once at a time.
+func (t *Trees) begin(directory string, ensure func(context.Context) error) *making {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if m := t.making[tree.Directory]; m != nil {
+	if m := t.making[directory]; m != nil {
 		return m
 	}
 	m := &making{since: time.Now(), done: make(chan struct{})}
-	t.making[tree.Directory] = m
+	t.making[directory] = m
 	t.all.Go(func() {
-		m.err = t.ensure(t.life, tree)
+		m.err = ensure(t.life)
 		t.mu.Lock()
-		delete(t.making, tree.Directory)
+		delete(t.making, directory)
 		t.mu.Unlock()
 		close(m.done)
 	})

@@ -116,6 +116,10 @@ const (
 	Reason_REASON_TREE_IN_USE Reason = 41
 	// The service has as many calls under way as it takes: RetryInfo says when to ask again.
 	Reason_REASON_OVERLOADED Reason = 42
+	// The team has a run that is not over.
+	Reason_REASON_RUN_EXISTS Reason = 43
+	// There is no such run.
+	Reason_REASON_RUN_NOT_FOUND Reason = 44
 )
 
 // Enum value maps for Reason.
@@ -164,6 +168,8 @@ var (
 		40: "REASON_TREE_NOT_FOUND",
 		41: "REASON_TREE_IN_USE",
 		42: "REASON_OVERLOADED",
+		43: "REASON_RUN_EXISTS",
+		44: "REASON_RUN_NOT_FOUND",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -209,6 +215,8 @@ var (
 		"REASON_TREE_NOT_FOUND":          40,
 		"REASON_TREE_IN_USE":             41,
 		"REASON_OVERLOADED":              42,
+		"REASON_RUN_EXISTS":              43,
+		"REASON_RUN_NOT_FOUND":           44,
 	}
 )
 
@@ -243,7 +251,7 @@ var File_muxpost_fault_v1_fault_proto protoreflect.FileDescriptor
 
 const file_muxpost_fault_v1_fault_proto_rawDesc = "" +
 	"\n" +
-	"\x1cmuxpost/fault/v1/fault.proto\x12\x10muxpost.fault.v1*\xea\b\n" +
+	"\x1cmuxpost/fault/v1/fault.proto\x12\x10muxpost.fault.v1*\x9b\t\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14REASON_BAD_WORK_ITEM\x10\x01\x12\x1a\n" +
@@ -288,7 +296,9 @@ const file_muxpost_fault_v1_fault_proto_rawDesc = "" +
 	"\x14REASON_TREE_UNUSABLE\x10'\x12\x19\n" +
 	"\x15REASON_TREE_NOT_FOUND\x10(\x12\x16\n" +
 	"\x12REASON_TREE_IN_USE\x10)\x12\x15\n" +
-	"\x11REASON_OVERLOADED\x10*B8Z6muxpost.dev/muxpost/proto/gen/muxpost/fault/v1;faultv1b\x06proto3"
+	"\x11REASON_OVERLOADED\x10*\x12\x15\n" +
+	"\x11REASON_RUN_EXISTS\x10+\x12\x18\n" +
+	"\x14REASON_RUN_NOT_FOUND\x10,B8Z6muxpost.dev/muxpost/proto/gen/muxpost/fault/v1;faultv1b\x06proto3"
 
 var (
 	file_muxpost_fault_v1_fault_proto_rawDescOnce sync.Once

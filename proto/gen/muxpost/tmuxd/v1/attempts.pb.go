@@ -43,7 +43,11 @@ type RunTaskRequest struct {
 	// stopped, until it is ended as stalled: 5 seconds at least. Zero means for ever: a silent task is a running one.
 	StallLimit *durationpb.Duration `protobuf:"bytes,7,opt,name=stall_limit,json=stallLimit,proto3" json:"stall_limit,omitempty"`
 	// How long it has between TERM and KILL when it is ended, at most a minute. Zero means 5 seconds.
-	Grace         *durationpb.Duration `protobuf:"bytes,8,opt,name=grace,proto3" json:"grace,omitempty"`
+	Grace *durationpb.Duration `protobuf:"bytes,8,opt,name=grace,proto3" json:"grace,omitempty"`
+	// True asks for a check, an entry of the host's table that is marked so: what it exits with is a verdict. Any other entry is refused then.
+	Check bool `protobuf:"varint,9,opt,name=check,proto3" json:"check,omitempty"`
+	// The directory is a worktree of a git repository of this host, which is made where it is not there. Unset for a directory as it is.
+	Tree          *TaskTree `protobuf:"bytes,10,opt,name=tree,proto3" json:"tree,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -134,6 +138,85 @@ func (x *RunTaskRequest) GetGrace() *durationpb.Duration {
 	return nil
 }
 
+func (x *RunTaskRequest) GetCheck() bool {
+	if x != nil {
+		return x.Check
+	}
+	return false
+}
+
+func (x *RunTaskRequest) GetTree() *TaskTree {
+	if x != nil {
+		return x.Tree
+	}
+	return nil
+}
+
+// TaskTree is a git worktree for attempts. It is never removed by itself.
+type TaskTree struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The repository on this host, an absolute path below a root. Required.
+	Repository string `protobuf:"bytes,1,opt,name=repository,proto3" json:"repository,omitempty"`
+	// The branch that the worktree is on, muxpost/... Where there is no such branch it begins from what the repository has checked out. Required.
+	Branch string `protobuf:"bytes,2,opt,name=branch,proto3" json:"branch,omitempty"`
+	// Commits that are merged into it before the attempt begins, as 40 or 64 hexadecimal digits; what it has already is not merged again. Where one
+	// cannot be merged nothing is begun.
+	Needs         []string `protobuf:"bytes,3,rep,name=needs,proto3" json:"needs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskTree) Reset() {
+	*x = TaskTree{}
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskTree) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskTree) ProtoMessage() {}
+
+func (x *TaskTree) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskTree.ProtoReflect.Descriptor instead.
+func (*TaskTree) Descriptor() ([]byte, []int) {
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *TaskTree) GetRepository() string {
+	if x != nil {
+		return x.Repository
+	}
+	return ""
+}
+
+func (x *TaskTree) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *TaskTree) GetNeeds() []string {
+	if x != nil {
+		return x.Needs
+	}
+	return nil
+}
+
 // RunTaskResponse is the attempt.
 type RunTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -147,7 +230,7 @@ type RunTaskResponse struct {
 
 func (x *RunTaskResponse) Reset() {
 	*x = RunTaskResponse{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[1]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -159,7 +242,7 @@ func (x *RunTaskResponse) String() string {
 func (*RunTaskResponse) ProtoMessage() {}
 
 func (x *RunTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[1]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -172,7 +255,7 @@ func (x *RunTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTaskResponse.ProtoReflect.Descriptor instead.
 func (*RunTaskResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{1}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *RunTaskResponse) GetAttempt() *Attempt {
@@ -229,14 +312,21 @@ type Attempt struct {
 	// One line for a person.
 	Detail string `protobuf:"bytes,20,opt,name=detail,proto3" json:"detail,omitempty"`
 	// Process ids that it started and that outlived its end, at most 20.
-	Remains       []int64 `protobuf:"varint,21,rep,packed,name=remains,proto3" json:"remains,omitempty"`
+	Remains []int64 `protobuf:"varint,21,rep,packed,name=remains,proto3" json:"remains,omitempty"`
+	// When anything of it was last seen to make progress. Unset while that is not known: it is watched where there is a stall limit.
+	ProgressAt *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=progress_at,json=progressAt,proto3" json:"progress_at,omitempty"`
+	// The commit that its worktree is at, and how many files in it are not committed: only in the answer of GetAttempt to one who asked for the output
+	// of an attempt that is over, and only of a worktree that was made for attempts.
+	Head string `protobuf:"bytes,23,opt,name=head,proto3" json:"head,omitempty"`
+	// How many files in it are not committed.
+	Uncommitted   int32 `protobuf:"varint,24,opt,name=uncommitted,proto3" json:"uncommitted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[2]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -248,7 +338,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[2]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -261,7 +351,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{2}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Attempt) GetAttemptId() string {
@@ -436,6 +526,27 @@ func (x *Attempt) GetRemains() []int64 {
 	return nil
 }
 
+func (x *Attempt) GetProgressAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ProgressAt
+	}
+	return nil
+}
+
+func (x *Attempt) GetHead() string {
+	if x != nil {
+		return x.Head
+	}
+	return ""
+}
+
+func (x *Attempt) GetUncommitted() int32 {
+	if x != nil {
+		return x.Uncommitted
+	}
+	return 0
+}
+
 type isAttempt_Outcome interface {
 	isAttempt_Outcome()
 }
@@ -514,7 +625,7 @@ type AttemptRunning struct {
 
 func (x *AttemptRunning) Reset() {
 	*x = AttemptRunning{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[3]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -526,7 +637,7 @@ func (x *AttemptRunning) String() string {
 func (*AttemptRunning) ProtoMessage() {}
 
 func (x *AttemptRunning) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[3]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -539,7 +650,7 @@ func (x *AttemptRunning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRunning.ProtoReflect.Descriptor instead.
 func (*AttemptRunning) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{3}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AttemptRunning) GetEnding() bool {
@@ -562,7 +673,7 @@ type AttemptUnknown struct {
 
 func (x *AttemptUnknown) Reset() {
 	*x = AttemptUnknown{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[4]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -574,7 +685,7 @@ func (x *AttemptUnknown) String() string {
 func (*AttemptUnknown) ProtoMessage() {}
 
 func (x *AttemptUnknown) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[4]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -587,7 +698,7 @@ func (x *AttemptUnknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptUnknown.ProtoReflect.Descriptor instead.
 func (*AttemptUnknown) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{4}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AttemptUnknown) GetReason() string {
@@ -613,7 +724,7 @@ type AttemptSucceeded struct {
 
 func (x *AttemptSucceeded) Reset() {
 	*x = AttemptSucceeded{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[5]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +736,7 @@ func (x *AttemptSucceeded) String() string {
 func (*AttemptSucceeded) ProtoMessage() {}
 
 func (x *AttemptSucceeded) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[5]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +749,7 @@ func (x *AttemptSucceeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptSucceeded.ProtoReflect.Descriptor instead.
 func (*AttemptSucceeded) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{5}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{6}
 }
 
 // AttemptFailed says how a command failed.
@@ -656,7 +767,7 @@ type AttemptFailed struct {
 
 func (x *AttemptFailed) Reset() {
 	*x = AttemptFailed{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[6]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -668,7 +779,7 @@ func (x *AttemptFailed) String() string {
 func (*AttemptFailed) ProtoMessage() {}
 
 func (x *AttemptFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[6]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -681,7 +792,7 @@ func (x *AttemptFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptFailed.ProtoReflect.Descriptor instead.
 func (*AttemptFailed) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{6}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AttemptFailed) GetExit() *Exit {
@@ -718,7 +829,7 @@ type AttemptLaunchFailed struct {
 
 func (x *AttemptLaunchFailed) Reset() {
 	*x = AttemptLaunchFailed{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[7]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -730,7 +841,7 @@ func (x *AttemptLaunchFailed) String() string {
 func (*AttemptLaunchFailed) ProtoMessage() {}
 
 func (x *AttemptLaunchFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[7]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -743,7 +854,7 @@ func (x *AttemptLaunchFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptLaunchFailed.ProtoReflect.Descriptor instead.
 func (*AttemptLaunchFailed) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{7}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AttemptLaunchFailed) GetExit() *Exit {
@@ -773,7 +884,7 @@ type AttemptStopped struct {
 
 func (x *AttemptStopped) Reset() {
 	*x = AttemptStopped{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[8]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -785,7 +896,7 @@ func (x *AttemptStopped) String() string {
 func (*AttemptStopped) ProtoMessage() {}
 
 func (x *AttemptStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[8]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -798,7 +909,7 @@ func (x *AttemptStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStopped.ProtoReflect.Descriptor instead.
 func (*AttemptStopped) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{8}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AttemptStopped) GetExit() *Exit {
@@ -826,7 +937,7 @@ type AttemptTimedOut struct {
 
 func (x *AttemptTimedOut) Reset() {
 	*x = AttemptTimedOut{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[9]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +949,7 @@ func (x *AttemptTimedOut) String() string {
 func (*AttemptTimedOut) ProtoMessage() {}
 
 func (x *AttemptTimedOut) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[9]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +962,7 @@ func (x *AttemptTimedOut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptTimedOut.ProtoReflect.Descriptor instead.
 func (*AttemptTimedOut) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{9}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AttemptTimedOut) GetExit() *Exit {
@@ -872,7 +983,7 @@ type AttemptStalled struct {
 
 func (x *AttemptStalled) Reset() {
 	*x = AttemptStalled{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[10]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +995,7 @@ func (x *AttemptStalled) String() string {
 func (*AttemptStalled) ProtoMessage() {}
 
 func (x *AttemptStalled) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[10]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +1008,7 @@ func (x *AttemptStalled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStalled.ProtoReflect.Descriptor instead.
 func (*AttemptStalled) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{10}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AttemptStalled) GetExit() *Exit {
@@ -918,7 +1029,7 @@ type AttemptCrashed struct {
 
 func (x *AttemptCrashed) Reset() {
 	*x = AttemptCrashed{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[11]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1041,7 @@ func (x *AttemptCrashed) String() string {
 func (*AttemptCrashed) ProtoMessage() {}
 
 func (x *AttemptCrashed) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[11]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1054,7 @@ func (x *AttemptCrashed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptCrashed.ProtoReflect.Descriptor instead.
 func (*AttemptCrashed) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{11}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AttemptCrashed) GetReason() string {
@@ -966,7 +1077,7 @@ type GetAttemptRequest struct {
 
 func (x *GetAttemptRequest) Reset() {
 	*x = GetAttemptRequest{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[12]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1089,7 @@ func (x *GetAttemptRequest) String() string {
 func (*GetAttemptRequest) ProtoMessage() {}
 
 func (x *GetAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[12]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1102,7 @@ func (x *GetAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAttemptRequest.ProtoReflect.Descriptor instead.
 func (*GetAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{12}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetAttemptRequest) GetAttemptId() string {
@@ -1022,7 +1133,7 @@ type GetAttemptResponse struct {
 
 func (x *GetAttemptResponse) Reset() {
 	*x = GetAttemptResponse{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[13]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1034,7 +1145,7 @@ func (x *GetAttemptResponse) String() string {
 func (*GetAttemptResponse) ProtoMessage() {}
 
 func (x *GetAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[13]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1047,7 +1158,7 @@ func (x *GetAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAttemptResponse.ProtoReflect.Descriptor instead.
 func (*GetAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{13}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetAttemptResponse) GetAttempt() *Attempt {
@@ -1075,7 +1186,7 @@ type WatchAttemptsRequest struct {
 
 func (x *WatchAttemptsRequest) Reset() {
 	*x = WatchAttemptsRequest{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[14]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1087,7 +1198,7 @@ func (x *WatchAttemptsRequest) String() string {
 func (*WatchAttemptsRequest) ProtoMessage() {}
 
 func (x *WatchAttemptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[14]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1100,7 +1211,7 @@ func (x *WatchAttemptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAttemptsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAttemptsRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{14}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchAttemptsRequest) GetCursor() string {
@@ -1129,7 +1240,7 @@ type WatchAttemptsResponse struct {
 
 func (x *WatchAttemptsResponse) Reset() {
 	*x = WatchAttemptsResponse{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[15]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1252,7 @@ func (x *WatchAttemptsResponse) String() string {
 func (*WatchAttemptsResponse) ProtoMessage() {}
 
 func (x *WatchAttemptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[15]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1265,7 @@ func (x *WatchAttemptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAttemptsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAttemptsResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{15}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchAttemptsResponse) GetCursor() string {
@@ -1235,14 +1346,17 @@ type StopAttemptRequest struct {
 	// Why, in one line, for the log: who asked for it.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// How long to wait for the end, at most a minute and a half. Zero waits as long as that takes.
-	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Timeout *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// True has an attempt that is not known here be one that was stopped before it began: a launch under its id that is still on its way is
+	// refused. Otherwise it is not found.
+	NeverBegin    bool `protobuf:"varint,6,opt,name=never_begin,json=neverBegin,proto3" json:"never_begin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StopAttemptRequest) Reset() {
 	*x = StopAttemptRequest{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[16]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1368,7 @@ func (x *StopAttemptRequest) String() string {
 func (*StopAttemptRequest) ProtoMessage() {}
 
 func (x *StopAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[16]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1381,7 @@ func (x *StopAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopAttemptRequest.ProtoReflect.Descriptor instead.
 func (*StopAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{16}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StopAttemptRequest) GetAttemptId() string {
@@ -1305,6 +1419,13 @@ func (x *StopAttemptRequest) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
+func (x *StopAttemptRequest) GetNeverBegin() bool {
+	if x != nil {
+		return x.NeverBegin
+	}
+	return false
+}
+
 // StopAttemptResponse is the attempt.
 type StopAttemptResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1318,7 +1439,7 @@ type StopAttemptResponse struct {
 
 func (x *StopAttemptResponse) Reset() {
 	*x = StopAttemptResponse{}
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[17]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1451,7 @@ func (x *StopAttemptResponse) String() string {
 func (*StopAttemptResponse) ProtoMessage() {}
 
 func (x *StopAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[17]
+	mi := &file_muxpost_tmuxd_v1_attempts_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1464,7 @@ func (x *StopAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopAttemptResponse.ProtoReflect.Descriptor instead.
 func (*StopAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{17}
+	return file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StopAttemptResponse) GetAttempt() *Attempt {
@@ -1364,7 +1485,7 @@ var File_muxpost_tmuxd_v1_attempts_proto protoreflect.FileDescriptor
 
 const file_muxpost_tmuxd_v1_attempts_proto_rawDesc = "" +
 	"\n" +
-	"\x1fmuxpost/tmuxd/v1/attempts.proto\x12\x10muxpost.tmuxd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1emuxpost/tmuxd/v1/session.proto\x1a\x1fmuxpost/tmuxd/v1/sessions.proto\"\xc2\x02\n" +
+	"\x1fmuxpost/tmuxd/v1/attempts.proto\x12\x10muxpost.tmuxd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1emuxpost/tmuxd/v1/session.proto\x1a\x1fmuxpost/tmuxd/v1/sessions.proto\"\x88\x03\n" +
 	"\x0eRunTaskRequest\x12\x1d\n" +
 	"\n" +
 	"attempt_id\x18\x01 \x01(\tR\tattemptId\x12\x18\n" +
@@ -1375,10 +1496,19 @@ const file_muxpost_tmuxd_v1_attempts_proto_rawDesc = "" +
 	"\x05limit\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x05limit\x12:\n" +
 	"\vstall_limit\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"stallLimit\x12/\n" +
-	"\x05grace\x18\b \x01(\v2\x19.google.protobuf.DurationR\x05grace\"`\n" +
+	"\x05grace\x18\b \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x14\n" +
+	"\x05check\x18\t \x01(\bR\x05check\x12.\n" +
+	"\x04tree\x18\n" +
+	" \x01(\v2\x1a.muxpost.tmuxd.v1.TaskTreeR\x04tree\"X\n" +
+	"\bTaskTree\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x01 \x01(\tR\n" +
+	"repository\x12\x16\n" +
+	"\x06branch\x18\x02 \x01(\tR\x06branch\x12\x14\n" +
+	"\x05needs\x18\x03 \x03(\tR\x05needs\"`\n" +
 	"\x0fRunTaskResponse\x123\n" +
 	"\aattempt\x18\x01 \x01(\v2\x19.muxpost.tmuxd.v1.AttemptR\aattempt\x12\x18\n" +
-	"\aalready\x18\x02 \x01(\bR\aalready\"\xba\b\n" +
+	"\aalready\x18\x02 \x01(\bR\aalready\"\xad\t\n" +
 	"\aAttempt\x12\x1d\n" +
 	"\n" +
 	"attempt_id\x18\x01 \x01(\tR\tattemptId\x12\x16\n" +
@@ -1405,7 +1535,11 @@ const file_muxpost_tmuxd_v1_attempts_proto_rawDesc = "" +
 	"\astalled\x18\x12 \x01(\v2 .muxpost.tmuxd.v1.AttemptStalledH\x00R\astalled\x12<\n" +
 	"\acrashed\x18\x13 \x01(\v2 .muxpost.tmuxd.v1.AttemptCrashedH\x00R\acrashed\x12\x16\n" +
 	"\x06detail\x18\x14 \x01(\tR\x06detail\x12\x18\n" +
-	"\aremains\x18\x15 \x03(\x03R\aremainsB\t\n" +
+	"\aremains\x18\x15 \x03(\x03R\aremains\x12;\n" +
+	"\vprogress_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"progressAt\x12\x12\n" +
+	"\x04head\x18\x17 \x01(\tR\x04head\x12 \n" +
+	"\vuncommitted\x18\x18 \x01(\x05R\vuncommittedB\t\n" +
 	"\aoutcome\"(\n" +
 	"\x0eAttemptRunning\x12\x16\n" +
 	"\x06ending\x18\x01 \x01(\bR\x06ending\"Z\n" +
@@ -1445,14 +1579,16 @@ const file_muxpost_tmuxd_v1_attempts_proto_rawDesc = "" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muxpost.tmuxd.v1.AttemptH\x00R\aattempt\x129\n" +
 	"\tcaught_up\x18\x03 \x01(\v2\x1a.muxpost.tmuxd.v1.CaughtUpH\x00R\bcaughtUp\x122\n" +
 	"\x06missed\x18\x04 \x01(\v2\x18.muxpost.tmuxd.v1.MissedH\x00R\x06missedB\x06\n" +
-	"\x04step\"\xd6\x01\n" +
+	"\x04step\"\xf7\x01\n" +
 	"\x12StopAttemptRequest\x12\x1d\n" +
 	"\n" +
 	"attempt_id\x18\x01 \x01(\tR\tattemptId\x12#\n" +
 	"\rfencing_token\x18\x02 \x01(\x03R\ffencingToken\x12/\n" +
 	"\x05grace\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x123\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"d\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1f\n" +
+	"\vnever_begin\x18\x06 \x01(\bR\n" +
+	"neverBegin\"d\n" +
 	"\x13StopAttemptResponse\x123\n" +
 	"\aattempt\x18\x01 \x01(\v2\x19.muxpost.tmuxd.v1.AttemptR\aattempt\x12\x18\n" +
 	"\aalready\x18\x02 \x01(\bR\aalreadyB8Z6muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1;tmuxdv1b\x06proto3"
@@ -1469,70 +1605,73 @@ func file_muxpost_tmuxd_v1_attempts_proto_rawDescGZIP() []byte {
 	return file_muxpost_tmuxd_v1_attempts_proto_rawDescData
 }
 
-var file_muxpost_tmuxd_v1_attempts_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_muxpost_tmuxd_v1_attempts_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_muxpost_tmuxd_v1_attempts_proto_goTypes = []any{
 	(*RunTaskRequest)(nil),        // 0: muxpost.tmuxd.v1.RunTaskRequest
-	(*RunTaskResponse)(nil),       // 1: muxpost.tmuxd.v1.RunTaskResponse
-	(*Attempt)(nil),               // 2: muxpost.tmuxd.v1.Attempt
-	(*AttemptRunning)(nil),        // 3: muxpost.tmuxd.v1.AttemptRunning
-	(*AttemptUnknown)(nil),        // 4: muxpost.tmuxd.v1.AttemptUnknown
-	(*AttemptSucceeded)(nil),      // 5: muxpost.tmuxd.v1.AttemptSucceeded
-	(*AttemptFailed)(nil),         // 6: muxpost.tmuxd.v1.AttemptFailed
-	(*AttemptLaunchFailed)(nil),   // 7: muxpost.tmuxd.v1.AttemptLaunchFailed
-	(*AttemptStopped)(nil),        // 8: muxpost.tmuxd.v1.AttemptStopped
-	(*AttemptTimedOut)(nil),       // 9: muxpost.tmuxd.v1.AttemptTimedOut
-	(*AttemptStalled)(nil),        // 10: muxpost.tmuxd.v1.AttemptStalled
-	(*AttemptCrashed)(nil),        // 11: muxpost.tmuxd.v1.AttemptCrashed
-	(*GetAttemptRequest)(nil),     // 12: muxpost.tmuxd.v1.GetAttemptRequest
-	(*GetAttemptResponse)(nil),    // 13: muxpost.tmuxd.v1.GetAttemptResponse
-	(*WatchAttemptsRequest)(nil),  // 14: muxpost.tmuxd.v1.WatchAttemptsRequest
-	(*WatchAttemptsResponse)(nil), // 15: muxpost.tmuxd.v1.WatchAttemptsResponse
-	(*StopAttemptRequest)(nil),    // 16: muxpost.tmuxd.v1.StopAttemptRequest
-	(*StopAttemptResponse)(nil),   // 17: muxpost.tmuxd.v1.StopAttemptResponse
-	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
-	(*Incarnation)(nil),           // 19: muxpost.tmuxd.v1.Incarnation
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
-	(*Exit)(nil),                  // 21: muxpost.tmuxd.v1.Exit
-	(*CaughtUp)(nil),              // 22: muxpost.tmuxd.v1.CaughtUp
-	(*Missed)(nil),                // 23: muxpost.tmuxd.v1.Missed
+	(*TaskTree)(nil),              // 1: muxpost.tmuxd.v1.TaskTree
+	(*RunTaskResponse)(nil),       // 2: muxpost.tmuxd.v1.RunTaskResponse
+	(*Attempt)(nil),               // 3: muxpost.tmuxd.v1.Attempt
+	(*AttemptRunning)(nil),        // 4: muxpost.tmuxd.v1.AttemptRunning
+	(*AttemptUnknown)(nil),        // 5: muxpost.tmuxd.v1.AttemptUnknown
+	(*AttemptSucceeded)(nil),      // 6: muxpost.tmuxd.v1.AttemptSucceeded
+	(*AttemptFailed)(nil),         // 7: muxpost.tmuxd.v1.AttemptFailed
+	(*AttemptLaunchFailed)(nil),   // 8: muxpost.tmuxd.v1.AttemptLaunchFailed
+	(*AttemptStopped)(nil),        // 9: muxpost.tmuxd.v1.AttemptStopped
+	(*AttemptTimedOut)(nil),       // 10: muxpost.tmuxd.v1.AttemptTimedOut
+	(*AttemptStalled)(nil),        // 11: muxpost.tmuxd.v1.AttemptStalled
+	(*AttemptCrashed)(nil),        // 12: muxpost.tmuxd.v1.AttemptCrashed
+	(*GetAttemptRequest)(nil),     // 13: muxpost.tmuxd.v1.GetAttemptRequest
+	(*GetAttemptResponse)(nil),    // 14: muxpost.tmuxd.v1.GetAttemptResponse
+	(*WatchAttemptsRequest)(nil),  // 15: muxpost.tmuxd.v1.WatchAttemptsRequest
+	(*WatchAttemptsResponse)(nil), // 16: muxpost.tmuxd.v1.WatchAttemptsResponse
+	(*StopAttemptRequest)(nil),    // 17: muxpost.tmuxd.v1.StopAttemptRequest
+	(*StopAttemptResponse)(nil),   // 18: muxpost.tmuxd.v1.StopAttemptResponse
+	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
+	(*Incarnation)(nil),           // 20: muxpost.tmuxd.v1.Incarnation
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*Exit)(nil),                  // 22: muxpost.tmuxd.v1.Exit
+	(*CaughtUp)(nil),              // 23: muxpost.tmuxd.v1.CaughtUp
+	(*Missed)(nil),                // 24: muxpost.tmuxd.v1.Missed
 }
 var file_muxpost_tmuxd_v1_attempts_proto_depIdxs = []int32{
-	18, // 0: muxpost.tmuxd.v1.RunTaskRequest.limit:type_name -> google.protobuf.Duration
-	18, // 1: muxpost.tmuxd.v1.RunTaskRequest.stall_limit:type_name -> google.protobuf.Duration
-	18, // 2: muxpost.tmuxd.v1.RunTaskRequest.grace:type_name -> google.protobuf.Duration
-	2,  // 3: muxpost.tmuxd.v1.RunTaskResponse.attempt:type_name -> muxpost.tmuxd.v1.Attempt
-	19, // 4: muxpost.tmuxd.v1.Attempt.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
-	20, // 5: muxpost.tmuxd.v1.Attempt.created_at:type_name -> google.protobuf.Timestamp
-	20, // 6: muxpost.tmuxd.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	20, // 7: muxpost.tmuxd.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	18, // 8: muxpost.tmuxd.v1.Attempt.limit:type_name -> google.protobuf.Duration
-	3,  // 9: muxpost.tmuxd.v1.Attempt.running:type_name -> muxpost.tmuxd.v1.AttemptRunning
-	4,  // 10: muxpost.tmuxd.v1.Attempt.unknown:type_name -> muxpost.tmuxd.v1.AttemptUnknown
-	5,  // 11: muxpost.tmuxd.v1.Attempt.succeeded:type_name -> muxpost.tmuxd.v1.AttemptSucceeded
-	6,  // 12: muxpost.tmuxd.v1.Attempt.failed:type_name -> muxpost.tmuxd.v1.AttemptFailed
-	7,  // 13: muxpost.tmuxd.v1.Attempt.launch_failed:type_name -> muxpost.tmuxd.v1.AttemptLaunchFailed
-	8,  // 14: muxpost.tmuxd.v1.Attempt.stopped:type_name -> muxpost.tmuxd.v1.AttemptStopped
-	9,  // 15: muxpost.tmuxd.v1.Attempt.timed_out:type_name -> muxpost.tmuxd.v1.AttemptTimedOut
-	10, // 16: muxpost.tmuxd.v1.Attempt.stalled:type_name -> muxpost.tmuxd.v1.AttemptStalled
-	11, // 17: muxpost.tmuxd.v1.Attempt.crashed:type_name -> muxpost.tmuxd.v1.AttemptCrashed
-	20, // 18: muxpost.tmuxd.v1.AttemptUnknown.since:type_name -> google.protobuf.Timestamp
-	21, // 19: muxpost.tmuxd.v1.AttemptFailed.exit:type_name -> muxpost.tmuxd.v1.Exit
-	21, // 20: muxpost.tmuxd.v1.AttemptLaunchFailed.exit:type_name -> muxpost.tmuxd.v1.Exit
-	21, // 21: muxpost.tmuxd.v1.AttemptStopped.exit:type_name -> muxpost.tmuxd.v1.Exit
-	21, // 22: muxpost.tmuxd.v1.AttemptTimedOut.exit:type_name -> muxpost.tmuxd.v1.Exit
-	21, // 23: muxpost.tmuxd.v1.AttemptStalled.exit:type_name -> muxpost.tmuxd.v1.Exit
-	2,  // 24: muxpost.tmuxd.v1.GetAttemptResponse.attempt:type_name -> muxpost.tmuxd.v1.Attempt
-	2,  // 25: muxpost.tmuxd.v1.WatchAttemptsResponse.attempt:type_name -> muxpost.tmuxd.v1.Attempt
-	22, // 26: muxpost.tmuxd.v1.WatchAttemptsResponse.caught_up:type_name -> muxpost.tmuxd.v1.CaughtUp
-	23, // 27: muxpost.tmuxd.v1.WatchAttemptsResponse.missed:type_name -> muxpost.tmuxd.v1.Missed
-	18, // 28: muxpost.tmuxd.v1.StopAttemptRequest.grace:type_name -> google.protobuf.Duration
-	18, // 29: muxpost.tmuxd.v1.StopAttemptRequest.timeout:type_name -> google.protobuf.Duration
-	2,  // 30: muxpost.tmuxd.v1.StopAttemptResponse.attempt:type_name -> muxpost.tmuxd.v1.Attempt
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	19, // 0: muxpost.tmuxd.v1.RunTaskRequest.limit:type_name -> google.protobuf.Duration
+	19, // 1: muxpost.tmuxd.v1.RunTaskRequest.stall_limit:type_name -> google.protobuf.Duration
+	19, // 2: muxpost.tmuxd.v1.RunTaskRequest.grace:type_name -> google.protobuf.Duration
+	1,  // 3: muxpost.tmuxd.v1.RunTaskRequest.tree:type_name -> muxpost.tmuxd.v1.TaskTree
+	3,  // 4: muxpost.tmuxd.v1.RunTaskResponse.attempt:type_name -> muxpost.tmuxd.v1.Attempt
+	20, // 5: muxpost.tmuxd.v1.Attempt.incarnation:type_name -> muxpost.tmuxd.v1.Incarnation
+	21, // 6: muxpost.tmuxd.v1.Attempt.created_at:type_name -> google.protobuf.Timestamp
+	21, // 7: muxpost.tmuxd.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	21, // 8: muxpost.tmuxd.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	19, // 9: muxpost.tmuxd.v1.Attempt.limit:type_name -> google.protobuf.Duration
+	4,  // 10: muxpost.tmuxd.v1.Attempt.running:type_name -> muxpost.tmuxd.v1.AttemptRunning
+	5,  // 11: muxpost.tmuxd.v1.Attempt.unknown:type_name -> muxpost.tmuxd.v1.AttemptUnknown
+	6,  // 12: muxpost.tmuxd.v1.Attempt.succeeded:type_name -> muxpost.tmuxd.v1.AttemptSucceeded
+	7,  // 13: muxpost.tmuxd.v1.Attempt.failed:type_name -> muxpost.tmuxd.v1.AttemptFailed
+	8,  // 14: muxpost.tmuxd.v1.Attempt.launch_failed:type_name -> muxpost.tmuxd.v1.AttemptLaunchFailed
+	9,  // 15: muxpost.tmuxd.v1.Attempt.stopped:type_name -> muxpost.tmuxd.v1.AttemptStopped
+	10, // 16: muxpost.tmuxd.v1.Attempt.timed_out:type_name -> muxpost.tmuxd.v1.AttemptTimedOut
+	11, // 17: muxpost.tmuxd.v1.Attempt.stalled:type_name -> muxpost.tmuxd.v1.AttemptStalled
+	12, // 18: muxpost.tmuxd.v1.Attempt.crashed:type_name -> muxpost.tmuxd.v1.AttemptCrashed
+	21, // 19: muxpost.tmuxd.v1.Attempt.progress_at:type_name -> google.protobuf.Timestamp
+	21, // 20: muxpost.tmuxd.v1.AttemptUnknown.since:type_name -> google.protobuf.Timestamp
+	22, // 21: muxpost.tmuxd.v1.AttemptFailed.exit:type_name -> muxpost.tmuxd.v1.Exit
+	22, // 22: muxpost.tmuxd.v1.AttemptLaunchFailed.exit:type_name -> muxpost.tmuxd.v1.Exit
+	22, // 23: muxpost.tmuxd.v1.AttemptStopped.exit:type_name -> muxpost.tmuxd.v1.Exit
+	22, // 24: muxpost.tmuxd.v1.AttemptTimedOut.exit:type_name -> muxpost.tmuxd.v1.Exit
+	22, // 25: muxpost.tmuxd.v1.AttemptStalled.exit:type_name -> muxpost.tmuxd.v1.Exit
+	3,  // 26: muxpost.tmuxd.v1.GetAttemptResponse.attempt:type_name -> muxpost.tmuxd.v1.Attempt
+	3,  // 27: muxpost.tmuxd.v1.WatchAttemptsResponse.attempt:type_name -> muxpost.tmuxd.v1.Attempt
+	23, // 28: muxpost.tmuxd.v1.WatchAttemptsResponse.caught_up:type_name -> muxpost.tmuxd.v1.CaughtUp
+	24, // 29: muxpost.tmuxd.v1.WatchAttemptsResponse.missed:type_name -> muxpost.tmuxd.v1.Missed
+	19, // 30: muxpost.tmuxd.v1.StopAttemptRequest.grace:type_name -> google.protobuf.Duration
+	19, // 31: muxpost.tmuxd.v1.StopAttemptRequest.timeout:type_name -> google.protobuf.Duration
+	3,  // 32: muxpost.tmuxd.v1.StopAttemptResponse.attempt:type_name -> muxpost.tmuxd.v1.Attempt
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_tmuxd_v1_attempts_proto_init() }
@@ -1542,7 +1681,7 @@ func file_muxpost_tmuxd_v1_attempts_proto_init() {
 	}
 	file_muxpost_tmuxd_v1_session_proto_init()
 	file_muxpost_tmuxd_v1_sessions_proto_init()
-	file_muxpost_tmuxd_v1_attempts_proto_msgTypes[2].OneofWrappers = []any{
+	file_muxpost_tmuxd_v1_attempts_proto_msgTypes[3].OneofWrappers = []any{
 		(*Attempt_Running)(nil),
 		(*Attempt_Unknown)(nil),
 		(*Attempt_Succeeded)(nil),
@@ -1553,7 +1692,7 @@ func file_muxpost_tmuxd_v1_attempts_proto_init() {
 		(*Attempt_Stalled)(nil),
 		(*Attempt_Crashed)(nil),
 	}
-	file_muxpost_tmuxd_v1_attempts_proto_msgTypes[15].OneofWrappers = []any{
+	file_muxpost_tmuxd_v1_attempts_proto_msgTypes[16].OneofWrappers = []any{
 		(*WatchAttemptsResponse_Attempt)(nil),
 		(*WatchAttemptsResponse_CaughtUp)(nil),
 		(*WatchAttemptsResponse_Missed)(nil),
@@ -1564,7 +1703,7 @@ func file_muxpost_tmuxd_v1_attempts_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_tmuxd_v1_attempts_proto_rawDesc), len(file_muxpost_tmuxd_v1_attempts_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

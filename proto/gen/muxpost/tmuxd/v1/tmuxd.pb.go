@@ -2134,7 +2134,9 @@ type HarnessInfo struct {
 	// The keys of its entry that were never tried on the real program.
 	Unmeasured []string `protobuf:"bytes,10,rep,name=unmeasured,proto3" json:"unmeasured,omitempty"`
 	// How deliveries reach it once its conversation is there. A channel that is not there is replaced by typing.
-	Channel       Channel `protobuf:"varint,11,opt,name=channel,proto3,enum=muxpost.tmuxd.v1.Channel" json:"channel,omitempty"`
+	Channel Channel `protobuf:"varint,11,opt,name=channel,proto3,enum=muxpost.tmuxd.v1.Channel" json:"channel,omitempty"`
+	// Whether it is a check: what it exits with is a verdict.
+	Check         bool `protobuf:"varint,12,opt,name=check,proto3" json:"check,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2244,6 +2246,13 @@ func (x *HarnessInfo) GetChannel() Channel {
 		return x.Channel
 	}
 	return Channel_CHANNEL_UNSPECIFIED
+}
+
+func (x *HarnessInfo) GetCheck() bool {
+	if x != nil {
+		return x.Check
+	}
+	return false
 }
 
 var File_muxpost_tmuxd_v1_tmuxd_proto protoreflect.FileDescriptor
@@ -2387,7 +2396,7 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\rSessionCounts\x12\x12\n" +
 	"\x04live\x18\x01 \x01(\x05R\x04live\x12\x12\n" +
 	"\x04dead\x18\x02 \x01(\x05R\x04dead\x12\x18\n" +
-	"\aunknown\x18\x03 \x01(\x05R\aunknown\"\xa9\x03\n" +
+	"\aunknown\x18\x03 \x01(\x05R\aunknown\"\xbf\x03\n" +
 	"\vHarnessInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06binary\x18\x02 \x01(\tR\x06binary\x12\x18\n" +
@@ -2403,7 +2412,8 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"unmeasured\x18\n" +
 	" \x03(\tR\n" +
 	"unmeasured\x123\n" +
-	"\achannel\x18\v \x01(\x0e2\x19.muxpost.tmuxd.v1.ChannelR\achannel*g\n" +
+	"\achannel\x18\v \x01(\x0e2\x19.muxpost.tmuxd.v1.ChannelR\achannel\x12\x14\n" +
+	"\x05check\x18\f \x01(\bR\x05check*g\n" +
 	"\bOccupant\x12\x18\n" +
 	"\x14OCCUPANT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rOCCUPANT_LIVE\x10\x01\x12\x14\n" +
