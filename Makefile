@@ -18,7 +18,8 @@ help: ## list the targets
 .PHONY: build
 build: ## build every program into bin/
 	@mkdir -p $(BIN)
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/muxpost ./cmd/muxpost-exec ./test/fakeagent ./test/fakegithub/cmd/fakegithub
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/muxpost ./cmd/muxpost-exec ./test/fakeagent ./test/fakegithub/cmd/fakegithub \
+		./test/drill/cmd/muxpost-drill
 	@for s in tmuxd dispatcher poller; do \
 		CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/muxpost-$$s ./services/$$s || exit 1; done
 
