@@ -42,9 +42,20 @@ func (v Verdict) String() string {
 		"unconfirmed=%d", v.Seed, v.Events, v.Lost, v.Doubled, v.Crossed, v.Disordered, v.Merged, v.Harmed, v.Crashed, v.Looped, v.Unexplained, v.Unconfirmed)
 }
 
+// Counts are the counts by their names.
+func (v Verdict) Counts() map[string]int {
+	return map[string]int{"lost": v.Lost, "doubled": v.Doubled, "crossed": v.Crossed, "disordered": v.Disordered, "merged": v.Merged, "harmed": v.Harmed,
+		"crashed": v.Crashed, "looped": v.Looped, "unexplained": v.Unexplained, "unconfirmed": v.Unconfirmed}
+}
+
 // Clean reports whether nothing went wrong.
 func (v Verdict) Clean() bool {
-	return v.Lost+v.Doubled+v.Crossed+v.Disordered+v.Merged+v.Harmed+v.Crashed+v.Looped+v.Unexplained+v.Unconfirmed == 0
+	for _, n := range v.Counts() {
+		if n > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (v *Verdict) find(count *int, format string, args ...any) {

@@ -106,16 +106,18 @@ func TestJudge_NoticesWhatWentWrong(t *testing.T) {
 			s.say(0, 9, "resumed", "")
 			s.deaths[targetOf(0)] = 1
 		}, Verdict{}},
-		"an event is tried too often":        {func(s *scene) { s.rows[0].Tries = maxTries + 1 }, Verdict{Looped: 1}},
-		"an event is asked about for ever":   {func(s *scene) { s.rows[0].Asked = maxAsked + 1 }, Verdict{Looped: 1}},
-		"the ledger and the dispatcher":      {func(s *scene) { s.rows[0].Outcome = "held" }, Verdict{Unexplained: 1}},
-		"the ledger and the trace":           {func(s *scene) { s.outcomes["d0-1"] = "dropped" }, Verdict{Unexplained: 1}},
-		"no trace":                           {func(s *scene) { delete(s.outcomes, "d0-1") }, Verdict{Unexplained: 1}},
-		"the trace is older than the files":  {func(s *scene) { delete(s.outcomes, "d0-1"); s.since = second(60) }, Verdict{}},
-		"it was dropped":                     {func(s *scene) { s.rows[0].State = "dropped" }, Verdict{Unexplained: 1}},
-		"nobody can say whether it arrived":  {func(s *scene) { s.rows[0].State, s.rows[0].Reason = "settled", "unconfirmed" }, Verdict{Unconfirmed: 1}},
-		"it became one text with another":    {func(s *scene) { s.rows[0].State, s.rows[0].Reason = "settled", "coalesced" }, Verdict{}},
-		"it came with another, but did not":  {func(s *scene) { s.rows[3].State, s.rows[3].Reason, s.conversations[1].lines = "settled", "coalesced", nil }, Verdict{Lost: 1}},
+		"an event is tried too often":       {func(s *scene) { s.rows[0].Tries = maxTries + 1 }, Verdict{Looped: 1}},
+		"an event is asked about for ever":  {func(s *scene) { s.rows[0].Asked = maxAsked + 1 }, Verdict{Looped: 1}},
+		"the ledger and the dispatcher":     {func(s *scene) { s.rows[0].Outcome = "held" }, Verdict{Unexplained: 1}},
+		"the ledger and the trace":          {func(s *scene) { s.outcomes["d0-1"] = "dropped" }, Verdict{Unexplained: 1}},
+		"no trace":                          {func(s *scene) { delete(s.outcomes, "d0-1") }, Verdict{Unexplained: 1}},
+		"the trace is older than the files": {func(s *scene) { delete(s.outcomes, "d0-1"); s.since = second(60) }, Verdict{}},
+		"it was dropped":                    {func(s *scene) { s.rows[0].State = "dropped" }, Verdict{Unexplained: 1}},
+		"nobody can say whether it arrived": {func(s *scene) { s.rows[0].State, s.rows[0].Reason = "settled", "unconfirmed" }, Verdict{Unconfirmed: 1}},
+		"it became one text with another":   {func(s *scene) { s.rows[0].State, s.rows[0].Reason = "settled", "coalesced" }, Verdict{}},
+		"it came with another, but did not": {func(s *scene) {
+			s.rows[3].State, s.rows[3].Reason, s.conversations[1].lines = "settled", "coalesced", nil
+		}, Verdict{Lost: 1}},
 		"a hand and a comment of one moment": {func(s *scene) { s.told[1].How = byHand; s.swap(); s.rows[1].FirstAsked = second(3) }, Verdict{}},
 	} {
 		s := newScene()

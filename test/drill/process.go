@@ -31,6 +31,8 @@ type process struct {
 	done chan struct{}
 	// ending is true while its end is our doing.
 	ending bool
+	// ends is how often it has ended: one that does not get up is not started all the time.
+	ends int
 }
 
 func (p *process) start() error {
@@ -62,11 +64,13 @@ func (p *process) wait(cmd *exec.Cmd, done chan struct{}) {
 	p.mu.Lock()
 	p.cmd = nil
 	unasked := !p.ending
+	p.ends++
+	wait := time.Duration(min(p.ends, 30)) * time.Second
 	p.mu.Unlock()
 	close(done)
 	if unasked {
 		p.crashed(fmt.Sprintf("%s ended by itself: %v (%s)", p.name, err, p.log))
-		time.Sleep(time.Second)
+		time.Sleep(wait)
 		_ = p.start()
 	}
 }

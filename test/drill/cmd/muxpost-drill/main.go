@@ -29,11 +29,12 @@ func main() {
 // options are the command line.
 type options struct {
 	drill.Options
-	during         time.Duration
-	gap            int
-	only, kinds    string
-	plan, keep     bool
-	alone, shrinks bool
+	during      time.Duration
+	gap         int
+	only, kinds string
+	plan, keep  bool
+	alone       bool
+	shrink      int
 }
 
 func parse(args []string, stderr io.Writer) (o options, err error) {
@@ -59,7 +60,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags.BoolVar(&o.plan, "plan", false, "print what would break, and end")
 	flags.BoolVar(&o.keep, "keep", false, "leave the directory with everything in it")
 	flags.BoolVar(&o.alone, "no-namespaces", false, "let hosts be directories, whatever could be done here")
-	flags.BoolVar(&o.shrinks, "shrink", false, "after a failure, look for the fewest faults that fail as well (many runs)")
+	flags.IntVar(&o.shrink, "shrink", 0, "after a failure, run it again up to so many `times` to find the few faults that matter")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -135,6 +136,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	o.Log = logger(stderr)
 	v, err := once(ctx, o, stderr)
+	if err == nil && !v.Clean() && o.shrink > 0 {
+		err = shrink(ctx, o, v, stderr)
+	}
 	if err != nil {
 		fmt.Fprintln(stderr, "muxpost drill: there is no verdict:", err)
 		return 1
@@ -144,6 +148,31 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// shrink looks for the few faults by which a drill fails as it did, and says how to run it with them.
+func shrink(ctx context.Context, o options, v drill.Verdict, stderr io.Writer) error {
+	failed := v.Counts()
+	left, err := drill.Shrink(o.Faults, o.shrink, func(faults []drill.Fault) (bool, error) {
+		again := o
+		again.Faults = faults
+		got, err := once(ctx, again, stderr)
+		fmt.Fprintf(stderr, "drill: with %d faults: %s\n", len(faults), got)
+		for name, n := range got.Counts() {
+			if n > 0 && failed[name] > 0 {
+				return true, err
+			}
+		}
+		return false, err
+	})
+	indexes := make([]string, len(left))
+	for i, f := range left {
+		indexes[i] = strconv.Itoa(f.Index)
+		fmt.Fprintln(stderr, "drill: it takes", f)
+	}
+	fmt.Fprintf(stderr, "drill: again with: -seed %d -time %v -rate %v -items %d -gap %d -only %s\n", o.Seed, o.during, o.Rate, o.Items, o.gap,
+		strings.Join(indexes, ","))
+	return err
 }
 
 // once runs the drill in a directory of its own.
