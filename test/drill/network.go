@@ -183,10 +183,8 @@ func (d *disk) fill() error {
 		return err
 	}
 	defer f.Close()
-	if err := syscall.Fallocate(int(f.Fd()), 0, 0, int64(s.Bavail)*s.Bsize); err != nil {
-		return err
-	}
-	// What was given back in the meantime is filled page by page.
+	// Others write meanwhile, or give something back: what is left is filled page by page.
+	_ = syscall.Fallocate(int(f.Fd()), 0, 0, int64(s.Bavail)*s.Bsize)
 	for page := make([]byte, os.Getpagesize()); err == nil; {
 		_, err = f.WriteAt(page, fileSize(f))
 	}
