@@ -30,6 +30,7 @@ const (
 	dispatcher = "muxpost-dispatcher"
 	poller     = "muxpost-poller"
 
+	submitFile = "services/poller/internal/poll/submit.go"
 	pasteFile  = "services/tmuxd/internal/host/paste.go"
 	settleFile = "services/tmuxd/internal/host/settle.go"
 	handFile   = "services/tmuxd/internal/host/delivery.go"
@@ -59,8 +60,10 @@ func Mutants() []Mutant {
 			Off:  []Patch{{"services/poller/internal/poll/events.go", "ObjectID: objectID, Revision: revision}", "ObjectID: objectID + time.Now().Format(\"-05\"), Revision: revision}"}},
 			Args: []string{"-gap", "0"}, Notice: []string{"doubled"}},
 		{Name: "idempotency key", What: "a message that is sent again because its answer was lost", Programs: []string{poller},
-			Off:  []Patch{{"services/poller/internal/poll/submit.go", "if m.IdempotencyKey == \"\" {", "if true {"}},
-			Args: breakingOnly(StopPostgres, EndBackends, KillPoller, StopPoller), Notice: []string{"doubled"}},
+			Slow: []Patch{{submitFile, "	\"log/slog\"\n", "	\"log/slog\"\n	\"time\"\n"},
+				{submitFile, "	return row, existed, err\n", "	time.Sleep(time.Second)\n	return row, existed, err\n"}},
+			Off:  []Patch{{submitFile, "if m.IdempotencyKey == \"\" {", "if true {"}},
+			Args: breakingOnly(KillPoller), Notice: []string{"doubled"}},
 		{Name: "order of a claim", What: "a later event that is due while an earlier one waits", Programs: []string{poller},
 			Off:  []Patch{{"services/poller/internal/store/claim.go", "(e.state = 'leased' or not exists (select from poller.events w", "(true or not exists (select from poller.events w"}},
 			Args: breakingOnly(Dialog, Draft, KillAgent, StopServer), Notice: []string{"disordered"}},

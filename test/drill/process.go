@@ -13,6 +13,9 @@ import (
 // stopTime is how long a process may take to end as an operator would end it.
 const stopTime = 20 * time.Second
 
+// statusUnavailable is what a program of ours ends with when something that it needs does not answer.
+const statusUnavailable = 3
+
 // process is one of the product's programs, which can be killed and comes back.
 type process struct {
 	name string
@@ -69,7 +72,10 @@ func (p *process) wait(cmd *exec.Cmd, done chan struct{}) {
 	p.mu.Unlock()
 	close(done)
 	if unasked {
-		p.crashed(fmt.Sprintf("%s ended by itself: %v (%s)", p.name, err, p.log))
+		// A start that found the database away ends with a status of its own, and is tried again.
+		if cmd.ProcessState.ExitCode() != statusUnavailable {
+			p.crashed(fmt.Sprintf("%s ended by itself: %v (%s)", p.name, err, p.log))
+		}
 		time.Sleep(wait)
 		_ = p.start()
 	}
