@@ -44,13 +44,13 @@ var (
 	slowPaste  = Patch{pasteFile, "failpoint.Hit(\"tmuxd.paste.intended\")", "time.Sleep(500 * time.Millisecond)\n\tfailpoint.Hit(\"tmuxd.paste.intended\")"}
 )
 
-// breaking asks for many faults of some kinds, one at nearly every step.
+// breakingOnly asks for many faults of some kinds, one at every second step.
 func breakingOnly(kinds ...Kind) []string {
 	var words []string
 	for _, k := range kinds {
 		words = append(words, string(k))
 	}
-	return []string{"-gap", "1", "-kinds", strings.Join(words, ",")}
+	return []string{"-gap", "2", "-kinds", strings.Join(words, ",")}
 }
 
 // Mutants are all guards that are switched off in turn.
@@ -76,10 +76,10 @@ func Mutants() []Mutant {
 				{handFile, "	d.ring = s.ring()\n", "	d.ring = session.Ring{}\n"},
 				{actFile, "	phase := not(hasAny(p.ID))\n	if p.Again", "	phase := \"1\"\n	if p.Again"},
 			},
-			Args: breakingOnly(KillDispatcher, KillPoller, Cut, CutAll, KillTmuxd, StopDispatcher), Notice: []string{"doubled"}},
+			Args: append(breakingOnly(KillDispatcher, CutAll, KillTmuxd), "-gap", "8", "-settle", "120s"), Notice: []string{"doubled"}},
 		{Name: "what may have arrived is no first prompt", What: "an agent that died after it had the event", Programs: []string{tmuxd, dispatcher},
 			Off:  []Patch{{"core/session/phase.go", "	return p == Submitted || p == Taken || p == Boot || p == Handing", "	return false"}},
-			Args: breakingOnly(KillAgent, KillDispatcher, KillTmuxd, CutAll, Cut), Notice: []string{"doubled"}},
+			Args: append(breakingOnly(KillAgent), "-gap", "3"), Notice: []string{"doubled"}},
 		{Name: "look at the composer before a draft is typed over", What: "what a person is typing", Programs: []string{tmuxd},
 			Off:  []Patch{{pasteFile, "case reading.Text != \"\":", "case false:"}},
 			Args: breakingOnly(Draft), Notice: []string{"merged", "lost"}},

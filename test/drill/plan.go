@@ -52,11 +52,13 @@ const (
 	Rollback        Kind = "rollback"
 )
 
-// weights say how often each kind is chosen, and for how many steps at most it lasts.
-var weights = []struct {
+type weight struct {
 	kind         Kind
 	weight, last int
-}{
+}
+
+// weights say how often each kind is chosen, and for how many steps at most it lasts.
+var weights = []weight{
 	{KillTmuxd, 6, 12}, {KillDispatcher, 5, 12}, {KillPoller, 5, 12}, {KillAgent, 6, 1}, {KillWrapper, 3, 1}, {KillServer, 3, 1}, {KillPostgres, 1, 12},
 	{StopTmuxd, 4, 24}, {StopDispatcher, 3, 24}, {StopPoller, 3, 24}, {StopAgent, 4, 24}, {StopServer, 5, 24}, {StopPostgres, 2, 18},
 	{RestartPostgres, 1, 1}, {EndBackends, 3, 1},
@@ -91,19 +93,23 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%d:%s@%d-%d host=%c replica=%d item=%d dice=%08x", f.Index, f.Kind, f.Step, f.Until, 'a'+f.Host, f.Replica, f.Item, f.Dice)
 }
 
-// Plan returns what breaks during so many steps: a function of its arguments alone. Between two faults there are gap steps on average. In the
-// middle of it every process is replaced by one of another build, one after the other, and later taken back.
-func Plan(seed uint64, steps, items, gap int) []Fault {
+// Plan returns what breaks during so many steps, of all kinds or of those that are named: a function of its arguments alone. Between two faults
+// there are gap steps on average. In the middle of it every process is replaced by one of another build, one after the other, and later taken back.
+func Plan(seed uint64, steps, items, gap int, kinds ...Kind) []Fault {
 	dice := rand.New(rand.NewPCG(seed, 0xfa0175))
-	sum := 0
-	for _, w := range weights {
+	if len(kinds) == 0 {
+		kinds = Kinds()
+	}
+	sum, choice := 0, slices.Clone(weights)
+	choice = slices.DeleteFunc(choice, func(w weight) bool { return !slices.Contains(kinds, w.kind) })
+	for _, w := range choice {
 		sum += w.weight
 	}
 	var plan []Fault
-	for step := 1 + dice.IntN(2*gap); step < steps; step += 1 + dice.IntN(2*gap) {
+	for step := 1 + dice.IntN(2*gap); step < steps && sum > 0; step += 1 + dice.IntN(2*gap) {
 		f := Fault{Step: step, Host: dice.IntN(hostCount), Replica: dice.IntN(replicaCount), Item: dice.IntN(items), Dice: dice.Uint32()}
 		last, at := dice.IntN(1<<20), dice.IntN(sum)
-		for _, w := range weights {
+		for _, w := range choice {
 			if at -= w.weight; at < 0 {
 				f.Kind, f.Until = w.kind, step+1+last%w.last
 				break
@@ -115,6 +121,7 @@ func Plan(seed uint64, steps, items, gap int) []Fault {
 		plan = append(plan, Fault{Kind: Upgrade, Step: steps*2/5 + 2*i, Until: steps*2/5 + 2*i, Replica: i},
 			Fault{Kind: Rollback, Step: steps*7/10 + 2*i, Until: steps*7/10 + 2*i, Replica: i})
 	}
+	plan = slices.DeleteFunc(plan, func(f Fault) bool { return !slices.Contains(kinds, f.Kind) })
 	slices.SortStableFunc(plan, func(a, b Fault) int { return a.Step - b.Step })
 	for i := range plan {
 		plan[i].Index = i
@@ -122,10 +129,10 @@ func Plan(seed uint64, steps, items, gap int) []Fault {
 	return plan
 }
 
-// Only keeps the faults of these indexes, and of these kinds; none named means all.
-func Only(plan []Fault, indexes []int, kinds []Kind) (out []Fault) {
+// Only keeps the faults of these indexes.
+func Only(plan []Fault, indexes []int) (out []Fault) {
 	for _, f := range plan {
-		if (indexes == nil || slices.Contains(indexes, f.Index)) && (len(kinds) == 0 || slices.Contains(kinds, f.Kind)) {
+		if slices.Contains(indexes, f.Index) {
 			out = append(out, f)
 		}
 	}

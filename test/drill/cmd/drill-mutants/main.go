@@ -22,7 +22,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "try only the guards whose name has this `text`")
+	only := flag.String("only", "", "try only the guards whose name this `pattern` matches")
 	seeds := flag.Int("seeds", 2, "with how many `seeds` at most each is tried, from 1 on")
 	during := flag.Duration("time", 40*time.Second, "how long each run tells events")
 	control := flag.Bool("control", false, "try the guards that are on, in the same widened moments: nothing must be noticed")
@@ -47,6 +47,10 @@ type trial struct {
 }
 
 func (t trial) all(only string) (err error) {
+	chosen, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
 	if t.root, err = drill.Root(); err != nil {
 		return err
 	}
@@ -56,7 +60,7 @@ func (t trial) all(only string) (err error) {
 	fmt.Println("| guard that was off | what it holds off | noticed | seed |\n|---|---|---|---|")
 	var missed []string
 	for i, m := range drill.Mutants() {
-		if !strings.Contains(m.Name, only) {
+		if !chosen.MatchString(m.Name) {
 			continue
 		}
 		noticed, seed, err := t.try(filepath.Join(t.dir, strconv.Itoa(i)), m)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -96,10 +97,14 @@ func (o *options) choose() error {
 	var kinds []drill.Kind
 	for word := range strings.SplitSeq(o.kinds, ",") {
 		if word != "" {
-			kinds = append(kinds, drill.Kind(word))
+			if kinds = append(kinds, drill.Kind(word)); !slices.Contains(drill.Kinds(), drill.Kind(word)) {
+				return fmt.Errorf("-kinds knows %v, and not %q", drill.Kinds(), word)
+			}
 		}
 	}
-	o.Faults = drill.Only(drill.Plan(o.Seed, o.Steps, o.Items, o.gap), indexes, kinds)
+	if o.Faults = drill.Plan(o.Seed, o.Steps, o.Items, o.gap, kinds...); len(indexes) > 0 {
+		o.Faults = drill.Only(o.Faults, indexes)
+	}
 	return nil
 }
 
@@ -170,8 +175,8 @@ func shrink(ctx context.Context, o options, v drill.Verdict, stderr io.Writer) e
 		indexes[i] = strconv.Itoa(f.Index)
 		fmt.Fprintln(stderr, "drill: it takes", f)
 	}
-	fmt.Fprintf(stderr, "drill: again with: -seed %d -time %v -rate %v -items %d -gap %d -only %s\n", o.Seed, o.during, o.Rate, o.Items, o.gap,
-		strings.Join(indexes, ","))
+	fmt.Fprintf(stderr, "drill: again with: -seed %d -time %v -rate %v -items %d -gap %d -kinds '%s' -only %s\n", o.Seed, o.during, o.Rate, o.Items,
+		o.gap, o.kinds, strings.Join(indexes, ","))
 	return err
 }
 
