@@ -15,6 +15,8 @@ import (
 // proc is one process of the machine, as the kernel tells of it.
 type proc struct {
 	pid, parent int
+	// server is the tmux server of an agent, the parent of its wrapper; 0 where that was gone when it was looked at.
+	server int
 	// started is when, in the kernel's own count: with the pid it names a process for good.
 	started string
 	args    []string
@@ -87,6 +89,7 @@ func scan(f *fleet) (c census) {
 		place := p.socket()
 		if agent {
 			place, _ = os.Readlink(dir + "/cwd")
+			p.server = parentOf(p.parent)
 		}
 		rest, ok := strings.CutPrefix(place, f.Dir+"/")
 		if !ok {
@@ -101,6 +104,17 @@ func scan(f *fleet) (c census) {
 		}
 	}
 	return c
+}
+
+// parentOf is the parent of a process; 0 of one that is gone.
+func parentOf(pid int) int {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	parent, _ := strconv.Atoi(fields[1])
+	return parent
 }
 
 // children are the processes that a process has started.
@@ -128,6 +142,8 @@ type watcher struct {
 	alive  map[string]proc // agents
 	gone   []proc
 	doomed map[string]bool
+	// ended are the tmux servers that the nemesis ended, with whoever was being started in them.
+	ended map[int]bool
 	// servers are those that live, by what names them, with the agents that were seen in each.
 	servers map[string][]string
 	// lost are servers that ended together with an agent that nobody had doomed, by the agent.
@@ -137,7 +153,7 @@ type watcher struct {
 }
 
 func newWatcher(f *fleet) *watcher {
-	return &watcher{fleet: f, alive: map[string]proc{}, doomed: map[string]bool{}, servers: map[string][]string{}, twins: map[string]string{}, lost: map[string]int{}}
+	return &watcher{fleet: f, alive: map[string]proc{}, doomed: map[string]bool{}, ended: map[int]bool{}, servers: map[string][]string{}, twins: map[string]string{}, lost: map[string]int{}}
 }
 
 // doom says that an agent will be dead by the drill's own doing.
@@ -146,6 +162,16 @@ func (w *watcher) doom(p proc) {
 	defer w.mu.Unlock()
 	w.doomed[p.id()] = true
 }
+
+// end says that a tmux server will be ended by the drill's own doing, with every agent in it.
+func (w *watcher) end(server int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended[server] = true
+}
+
+// spared reports whether an agent that is gone was let live by the nemesis.
+func (w *watcher) spared(a proc) bool { return !w.doomed[a.id()] && !w.ended[a.server] }
 
 // run looks until done is closed, and once more then.
 func (w *watcher) run(done <-chan struct{}) {
@@ -173,7 +199,11 @@ func (w *watcher) note(c census) {
 	now := map[string]proc{}
 	byTarget := map[string]string{}
 	for _, a := range c.agents {
-		now[a.id()], w.alive[a.id()] = a, a
+		// What was seen first tells most: of one that is ending less can be read.
+		if _, known := w.alive[a.id()]; !known {
+			w.alive[a.id()] = a
+		}
+		now[a.id()] = a
 		if other, ok := byTarget[a.target]; ok {
 			w.twins[a.target] = other + " and " + a.id()
 		}
@@ -201,10 +231,15 @@ func (w *watcher) note(c census) {
 		}
 		delete(w.servers, id)
 		for _, a := range agents {
-			if dead[a] && !w.doomed[a] {
-				pid, _, _ := strings.Cut(id, "@")
-				w.lost[a], _ = strconv.Atoi(pid)
+			if dead[a] && !w.doomed[a] && !w.ended[serverPid(id)] {
+				w.lost[a] = serverPid(id)
 			}
 		}
 	}
+}
+
+func serverPid(id string) int {
+	pid, _, _ := strings.Cut(id, "@")
+	n, _ := strconv.Atoi(pid)
+	return n
 }

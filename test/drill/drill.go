@@ -89,12 +89,29 @@ func prepare(ctx context.Context, p *postgres) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := migrations.Up(ctx, pool, nil); err != nil {
+	if _, err = migrations.Up(ctx, pool, nil); err == nil {
+		_, err = pool.Exec(ctx, moments)
+	}
+	if err != nil {
 		pool.Close()
 		return nil, err
 	}
 	return pool, nil
 }
+
+// moments has the database write down when each event could be read by everybody, and when it was first claimed. The product knows nothing of it.
+const moments = `
+create schema drill;
+create table drill.moments (delivery_id text primary key, known timestamptz, claimed timestamptz);
+create function drill.know() returns trigger language plpgsql as $$ begin
+	insert into drill.moments (delivery_id, known) values (new.delivery_id, clock_timestamp())
+		on conflict (delivery_id) do update set known = excluded.known;
+	return null; end $$;
+create function drill.claim() returns trigger language plpgsql as $$ begin
+	update drill.moments set claimed = clock_timestamp() where delivery_id = new.delivery_id and claimed is null;
+	return null; end $$;
+create constraint trigger drill_know after insert on poller.events deferrable initially deferred for each row execute function drill.know();
+create trigger drill_claim after update of state on poller.events for each row when (new.state = 'leased') execute function drill.claim();`
 
 // ready waits until every item was seen upstream, with its pull request: what was there before would be no event.
 func (f *fleet) ready(ctx context.Context) error {
@@ -179,7 +196,7 @@ func (f *fleet) evidence(ctx context.Context, w *watcher, n *nemesis, all []told
 	}
 	for _, a := range w.gone {
 		e.deaths[a.target]++
-		if !w.doomed[a.id()] {
+		if w.spared(a) {
 			e.gone = append(e.gone, a)
 		}
 	}

@@ -187,7 +187,10 @@ func words(e evidence) map[string]row {
 	return out
 }
 
-// order finds events that were handed over after a later one of their item, although they were in the ledger before that was first asked about.
+// claimTime is how long a claim's own look at the ledger may have been before it was noted.
+const claimTime = 500 * time.Millisecond
+
+// order finds events that were handed over after a later one of their item, although they were in the ledger before that was first claimed.
 func (v *Verdict) order(e evidence, got []received) {
 	byWord, tolds := words(e), map[[2]int]told{}
 	for _, t := range e.told {
@@ -201,9 +204,9 @@ func (v *Verdict) order(e evidence, got []received) {
 			}
 			a, b := tolds[[2]int{late.item, late.step}], tolds[[2]int{early.item, early.step}]
 			rowA, rowB := byWord[Word(a.Item, a.Step)], byWord[Word(b.Item, b.Step)]
-			if later(a, b) && rowA.Created.Before(rowB.FirstAsked) && rowB.Asked > 0 {
-				v.find(&v.Disordered, "%s came after %s, although it was in the ledger at %s and that was first asked about at %s", Word(a.Item, a.Step),
-					Word(b.Item, b.Step), rowA.Created.Format(time.StampMilli), rowB.FirstAsked.Format(time.StampMilli))
+			if later(a, b) && rowA.Known.Before(rowB.Claimed.Add(-claimTime)) {
+				v.find(&v.Disordered, "%s came after %s, although it was in the ledger at %s and that was first claimed at %s", Word(a.Item, a.Step),
+					Word(b.Item, b.Step), rowA.Known.Format(time.StampMilli), rowB.Claimed.Format(time.StampMilli))
 				break
 			}
 		}
@@ -226,7 +229,9 @@ func (v *Verdict) lives(e evidence) {
 		for _, l := range c.lines {
 			switch l.Type {
 			case "exit":
-				exits[c.id]++
+				if l.Code != nil && *l.Code == exitCode {
+					exits[c.id]++
+				}
 			case "session_start", "resumed":
 				starts[c.target]++
 			}
@@ -237,7 +242,8 @@ func (v *Verdict) lives(e evidence) {
 			exits[id]--
 			continue
 		}
-		v.find(&v.Harmed, "the agent of %s on %s (process %d) ended, and nobody but the product can have ended it", a.target, a.host, a.pid)
+		v.find(&v.Harmed, "the agent of %s on %s (process %d, conversation %s) ended, and nobody but the product can have ended it", a.target, a.host,
+			a.pid, a.conversation())
 		if server, ok := e.lost[a.id()]; ok {
 			v.find(&v.Crashed, "the tmux server of %s (process %d) ended with it", a.target, server)
 		}

@@ -29,7 +29,7 @@ func newScene() *scene {
 			text, id := delivered(item, step), fmt.Sprintf("d%d-%d", item, step)
 			s.told = append(s.told, told{Telling{step, item, byComment, text}, second(step), second(step)})
 			c.lines = append(c.lines, agenttest.Line{Type: "user", Text: text, Time: second(step + 2)})
-			s.rows = append(s.rows, row{DeliveryID: id, Kind: "comment", State: "delivered", Excerpt: text, Created: second(step), Outcome: "delivered", Asked: 1,
+			s.rows = append(s.rows, row{DeliveryID: id, Kind: "comment", State: "delivered", Excerpt: text, Known: second(step), Claimed: second(step + 1), Outcome: "delivered", Asked: 1,
 				FirstAsked: second(step + 1)})
 			s.outcomes[id] = "delivered"
 		}
@@ -75,13 +75,13 @@ func TestJudge_NoticesWhatWentWrong(t *testing.T) {
 		"an event comes after a later one": {func(s *scene) {
 			lines := s.conversations[0].lines
 			lines[1].Time, lines[2].Time = lines[2].Time, lines[1].Time
-			s.rows[0].Created = second(1)
-			s.rows[1].FirstAsked = second(3)
+			s.rows[0].Known = second(1)
+			s.rows[1].Claimed = second(3)
 		}, Verdict{Disordered: 1}},
 		"a later one was there first": {func(s *scene) {
 			lines := s.conversations[0].lines
 			lines[1].Time, lines[2].Time = lines[2].Time, lines[1].Time
-			s.rows[0].Created = second(5) // a webhook that was held
+			s.rows[0].Known = second(5) // a webhook that was held
 		}, Verdict{}},
 		"a draft stands before it": {func(s *scene) { s.conversations[0].lines[1].Text = draftWord + delivered(0, 1) }, Verdict{Merged: 1}},
 		"a draft stands behind it": {func(s *scene) { s.conversations[0].lines[1].Text += draftWord }, Verdict{Merged: 1}},
@@ -97,7 +97,8 @@ func TestJudge_NoticesWhatWentWrong(t *testing.T) {
 		"a command is run":              {func(s *scene) { s.say(0, 9, "shell", "!date") }, Verdict{Harmed: 1}},
 		"a turn is interrupted":         {func(s *scene) { s.say(0, 9, "interrupted", "") }, Verdict{Harmed: 1}},
 		"an agent is gone":              {func(s *scene) { s.gone = []proc{agent} }, Verdict{Harmed: 1}},
-		"an agent ended by itself":      {func(s *scene) { s.gone = []proc{agent}; s.say(0, 9, "exit", "") }, Verdict{}},
+		"an agent ended by itself":      {func(s *scene) { s.gone = []proc{agent}; s.exit(exitCode) }, Verdict{}},
+		"an agent was hung up":          {func(s *scene) { s.gone = []proc{agent}; s.exit(129) }, Verdict{Harmed: 1}},
 		"a server is gone with it":      {func(s *scene) { s.gone, s.lost = []proc{agent}, map[string]int{agent.id(): 5} }, Verdict{Harmed: 1, Crashed: 1}},
 		"an item has two agents":        {func(s *scene) { s.twins = map[string]string{targetOf(0): "both"} }, Verdict{Harmed: 1}},
 		"a process crashes":             {func(s *scene) { s.crashes = []string{"tmuxd a ended by itself"} }, Verdict{Crashed: 1}},
@@ -118,7 +119,7 @@ func TestJudge_NoticesWhatWentWrong(t *testing.T) {
 		"it came with another, but did not": {func(s *scene) {
 			s.rows[3].State, s.rows[3].Reason, s.conversations[1].lines = "settled", "coalesced", nil
 		}, Verdict{Lost: 1}},
-		"a hand and a comment of one moment": {func(s *scene) { s.told[1].How = byHand; s.swap(); s.rows[1].FirstAsked = second(3) }, Verdict{}},
+		"a hand and a comment of one moment": {func(s *scene) { s.told[1].How = byHand; s.swap(); s.rows[1].Claimed = second(3) }, Verdict{}},
 	} {
 		s := newScene()
 		row.spoil(s)
@@ -132,6 +133,12 @@ func TestJudge_NoticesWhatWentWrong(t *testing.T) {
 			t.Errorf("%s: clean is %v", name, got.Clean())
 		}
 	}
+}
+
+func (s *scene) exit(code int) {
+	s.say(0, 9, "exit", "")
+	lines := s.conversations[0].lines
+	lines[len(lines)-1].Code = &code
 }
 
 func (s *scene) swap() {
@@ -152,8 +159,10 @@ func TestWatcher_TellsWhoEndedFromWhomTheDrillKilled(t *testing.T) {
 	server := agent(9, "x")
 	w.note(census{agents: []proc{agent(1, "x"), agent(2, "y"), agent(3, "z")}, servers: []proc{server}})
 	w.doom(agent(2, "y"))
+	w.end(77)
 	w.note(census{agents: []proc{agent(3, "z"), agent(4, "z")}})
-	if len(w.gone) != 2 || w.lost[agent(1, "x").id()] != 9 || len(w.lost) != 1 || w.twins["z"] == "" || w.doomed[agent(1, "x").id()] {
+	if len(w.gone) != 2 || w.lost[agent(1, "x").id()] != 9 || len(w.lost) != 1 || w.twins["z"] == "" || !w.spared(agent(1, "x")) || w.spared(agent(2, "y")) ||
+		w.spared(proc{pid: 8, server: 77}) {
 		t.Errorf("gone %v, lost %v, twins %v", w.gone, w.lost, w.twins)
 	}
 }

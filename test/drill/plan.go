@@ -154,6 +154,9 @@ type Telling struct {
 	Text       string
 }
 
+// exitCode is the status of an agent that ends because it was told to.
+const exitCode = 3
+
 // Word names an event in the text that is told: it begins the text, and end ends it.
 func Word(item, step int) string { return fmt.Sprintf("drill-event-%d-%d-begins", item, step) }
 
@@ -184,7 +187,7 @@ func Tell(seed uint64, step, items int) Telling {
 	case 4:
 		middle = "a turn during which the screen looks idle zz:dur=1s zz:stream"
 	case 5:
-		middle = "the program ends after this turn zz:exit=3"
+		middle = "the program ends after this turn " + fmt.Sprintf("zz:exit=%d", exitCode)
 	case 6:
 		middle = "the turn fails zz:fail=model"
 	}

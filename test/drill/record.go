@@ -50,7 +50,8 @@ func conversations(f *fleet) (out []conversation, err error) {
 type row struct {
 	DeliveryID, WorkItem, Kind, State, Reason, Detail, Text, Excerpt, TraceID string
 	Tries                                                                     int
-	Created                                                                   time.Time
+	// Known is when it could be read by everybody, and Claimed when a poller first had it; both by the database's clock, zero if never.
+	Known, Claimed time.Time
 	// The dispatcher's; Outcome is empty where it was never asked.
 	Outcome, OutcomeReason, Host, Conversation string
 	Asked                                      int
@@ -65,9 +66,10 @@ func rows(ctx context.Context, db interface {
 	Query(context.Context, string, ...any) (pgx.Rows, error)
 }) ([]row, error) {
 	found, err := db.Query(ctx, `select e.delivery_id, e.work_item, e.kind, e.state, e.reason, e.detail, e.text, e.excerpt, e.trace_id, e.tries,
-		e.created_at as created, coalesce(d.outcome, '') as outcome, coalesce(d.reason, '') as outcome_reason, coalesce(d.host, '') as host,
+		coalesce(m.known, 'epoch') as known, coalesce(m.claimed, 'epoch') as claimed, coalesce(d.outcome, '') as outcome, coalesce(d.reason, '') as outcome_reason, coalesce(d.host, '') as host,
 		coalesce(d.conversation_id, '') as conversation, coalesce(d.asked, 0) as asked, coalesce(d.created_at, 'epoch') as first_asked
-		from poller.events e left join dispatcher.deliveries d using (delivery_id) order by e.id`)
+		from poller.events e left join dispatcher.deliveries d using (delivery_id)
+		left join drill.moments m using (delivery_id) order by e.id`)
 	if err != nil {
 		return nil, err
 	}
