@@ -59,7 +59,7 @@ func Run(ctx context.Context, o Options) (v Verdict, err error) {
 	told := l.flush()
 	if err == nil {
 		f.Log("told %d events in %v; broken:%s", len(told), time.Since(began).Round(time.Second), n)
-		err = settle(ctx, f, told)
+		err = settle(ctx, f, n, told)
 	}
 	close(done)
 	<-watched
@@ -154,9 +154,12 @@ func drive(ctx context.Context, f *fleet, n *nemesis, l *load) error {
 }
 
 // settle waits until everything that was told has ended. What has not by then is judged as it stands.
-func settle(ctx context.Context, f *fleet, all []told) error {
+func settle(ctx context.Context, f *fleet, n *nemesis, all []told) error {
 	began, last := time.Now(), ""
-	for time.Since(began) < f.Settle {
+	for round := 0; time.Since(began) < f.Settle; round++ {
+		if round%10 == 5 {
+			n.tidy()
+		}
 		open := ""
 		found, err := rows(ctx, f.pool)
 		if err != nil {

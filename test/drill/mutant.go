@@ -32,7 +32,6 @@ const (
 
 	submitFile = "services/poller/internal/poll/submit.go"
 	pasteFile  = "services/tmuxd/internal/host/paste.go"
-	settleFile = "services/tmuxd/internal/host/settle.go"
 	handFile   = "services/tmuxd/internal/host/delivery.go"
 	actFile    = "services/tmuxd/internal/tmux/act.go"
 	guardFile  = "services/tmuxd/internal/tmux/guard.go"
@@ -79,7 +78,7 @@ func Mutants() []Mutant {
 			Args: append(breakingOnly(KillDispatcher, CutAll, KillTmuxd), "-gap", "8", "-settle", "120s"), Notice: []string{"doubled"}},
 		{Name: "what may have arrived is no first prompt", What: "an agent that died after it had the event", Programs: []string{tmuxd, dispatcher},
 			Off:  []Patch{{"core/session/phase.go", "	return p == Submitted || p == Taken || p == Boot || p == Handing", "	return false"}},
-			Args: append(breakingOnly(KillAgent), "-gap", "3"), Notice: []string{"doubled"}},
+			Args: append(breakingOnly(KillAgent, KillTmuxd), "-gap", "1", "-settle", "90s"), Notice: []string{"doubled"}},
 		{Name: "look at the composer before a draft is typed over", What: "what a person is typing", Programs: []string{tmuxd},
 			Off:  []Patch{{pasteFile, "case reading.Text != \"\":", "case false:"}},
 			Args: breakingOnly(Draft), Notice: []string{"merged", "lost"}},
@@ -103,14 +102,9 @@ func Mutants() []Mutant {
 				{guardFile, "	var out []string\n	for _, d := range l.Dialogs {", "	return []string{\"1\"}\n	var out []string\n	for _, d := range l.Dialogs {"},
 			},
 			Args: breakingOnly(Dialog), Notice: []string{"harmed"}},
-		{Name: "unread input", What: "an agent that hangs with the text in its terminal", Programs: []string{tmuxd},
-			Off: []Patch{
-				{pasteFile, "	return ok && n > 0", "	return ok && n > 1<<20"},
-				{settleFile, "		case p.h.Tmux.Stopped(p.sight.pane.TTY):", "		case false:"},
-			},
-			Args: breakingOnly(StopAgent), Notice: []string{"doubled", "merged"}},
 		{Name: "whose a pane is", What: "a pane of a person's beside the agent's", Programs: []string{tmuxd},
 			Off: []Patch{
+				{"services/tmuxd/internal/host/state.go", "		ours := p.Stamp != \"\" && p.Item == s.item.String()\n", "		ours := true\n"},
 				{"services/tmuxd/internal/host/state.go", "		agents := ours && p.ID == p.AgentPane && strconv.Itoa(p.Pid) == p.AgentPid", "		agents := ours"},
 				{guardFile, "	return all(equal(optStamp, g.Stamp), equal(\"pane_id\", g.Pane), equal(\"pane_pid\", strconv.Itoa(g.Pid)))", "	return \"1\""},
 			},

@@ -94,16 +94,7 @@ func draft(_ context.Context, n *nemesis, f Fault) (func(), bool) {
 		return nil, false
 	}
 	_, err := p.tmux("send-keys", "-t", p.pane, "-l", draftWord)
-	return func() {
-		// People look before they erase: the agent may have been started again meanwhile.
-		screen, _ := p.tmux("capture-pane", "-p", "-J", "-t", p.pane)
-		for line := range strings.Lines(screen) {
-			if strings.HasSuffix(strings.TrimSpace(line), draftWord) {
-				_, _ = p.tmux("send-keys", "-t", p.pane, "-N", fmt.Sprint(len(draftWord)), "BSpace")
-				return
-			}
-		}
-	}, err == nil
+	return p.erase, err == nil
 }
 
 // watch attaches read-only, in a terminal of its own.
@@ -139,17 +130,35 @@ func dialog(_ context.Context, n *nemesis, f Fault) (func(), bool) {
 	if !ok || syscall.Kill(p.agent.pid, syscall.SIGUSR1) != nil {
 		return nil, false
 	}
-	return func() {
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
-			if screen, err := p.tmux("capture-pane", "-p", "-t", p.pane); err == nil && strings.Contains(screen, "Would you like to run") {
-				_, _ = p.tmux("send-keys", "-t", p.pane, "3")
-			} else if err == nil {
-				return
-			} else if _, err := os.Stat(fmt.Sprintf("/proc/%d", p.agent.pid)); err != nil {
-				return // it is gone, and the question with it
-			}
+	return p.refuse, true
+}
+
+// erase takes a draft back. People look before they do: the agent may have been started again meanwhile.
+func (p *person) erase() {
+	screen, _ := p.tmux("capture-pane", "-p", "-J", "-t", p.pane)
+	for line := range strings.Lines(screen) {
+		if strings.HasSuffix(strings.TrimSpace(line), draftWord) {
+			_, _ = p.tmux("send-keys", "-t", p.pane, "-N", fmt.Sprint(len(draftWord)), "BSpace")
+			return
 		}
-	}, true
+	}
+}
+
+// refuse says no to a question that is open.
+func (p *person) refuse() {
+	if screen, err := p.tmux("capture-pane", "-p", "-t", p.pane); err == nil && strings.Contains(screen, "Would you like to run") {
+		_, _ = p.tmux("send-keys", "-t", p.pane, "3")
+	}
+}
+
+// tidy has people go round once nothing breaks any more: a question may have come up after whoever asked for it had left.
+func (n *nemesis) tidy() {
+	for item := range n.fleet.Items {
+		if p, ok := n.visit(Fault{Item: item}); ok {
+			p.refuse()
+			p.erase()
+		}
+	}
 }
 
 func rename(_ context.Context, n *nemesis, f Fault) (func(), bool) {
