@@ -53,12 +53,14 @@ scale: setup ## what a dispatcher does with a thousand hosts and fifty thousand 
 	SCALE_HOSTS=1000 SCALE_SESSIONS=50000 SCALE_SECONDS=15 $(GO) test ./services/dispatcher -count 1 -v -timeout 10m -run '^TestScale_'
 
 .PHONY: drill
-drill: setup ## break things on three hosts for DRILL_TIME (10m), by DRILL_SEED, with further flags in DRILL_ARGS (as root: hosts are namespaces)
+drill: ## break things on three hosts for DRILL_TIME (10m), by DRILL_SEED, with further flags in DRILL_ARGS (as root: hosts are namespaces)
+	@scripts/setup.sh tests
 	@$(GO) run ./test/drill/cmd/drill-build -o $(BIN)/drill -clocks
 	@$(BIN)/drill/bin/muxpost-drill -clocks -next $(BIN)/drill/next -time $(or $(DRILL_TIME),10m) $(if $(DRILL_SEED),-seed $(DRILL_SEED)) $(DRILL_ARGS)
 
 .PHONY: drill-mutations
-drill-mutations: setup ## switch off one guard after the other, and see that the drill notices (half an hour; nothing else should run)
+drill-mutations: ## switch off one guard after the other, and see that the drill notices (half an hour; nothing else should run)
+	@scripts/setup.sh tests
 	@$(GO) run ./test/drill/cmd/drill-mutants
 
 .PHONY: test-harnesses

@@ -11,6 +11,10 @@ if ! command -v initdb >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/initdb 
 fi
 if [ "${1:-}" = tests ]; then
 	command -v pgbouncer >/dev/null 2>&1 || need="$need pgbouncer"
+	# The drill's hosts are network namespaces, and tmux has a clock that can be stepped.
+	command -v ip >/dev/null 2>&1 || need="$need iproute2"
+	command -v iptables-restore >/dev/null 2>&1 || need="$need iptables"
+	ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || need="$need libfaketime"
 fi
 [ -n "$need" ] || exit 0
 

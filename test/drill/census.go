@@ -141,9 +141,9 @@ type watcher struct {
 	mu     sync.Mutex
 	alive  map[string]proc // agents
 	gone   []proc
-	doomed map[string]bool
-	// ended are the tmux servers that the nemesis ended, with whoever was being started in them.
-	ended map[int]bool
+	doomed map[string]proc
+	// ended are the tmux servers that the nemesis ended, with whoever was being started in them, and whose they were.
+	ended map[int]string
 	// servers are those that live, by what names them, with the agents that were seen in each.
 	servers map[string][]string
 	// lost are servers that ended together with an agent that nobody had doomed, by the agent.
@@ -153,25 +153,49 @@ type watcher struct {
 }
 
 func newWatcher(f *fleet) *watcher {
-	return &watcher{fleet: f, alive: map[string]proc{}, doomed: map[string]bool{}, ended: map[int]bool{}, servers: map[string][]string{}, twins: map[string]string{}, lost: map[string]int{}}
+	return &watcher{fleet: f, alive: map[string]proc{}, doomed: map[string]proc{}, ended: map[int]string{}, servers: map[string][]string{}, twins: map[string]string{}, lost: map[string]int{}}
 }
 
 // doom says that an agent will be dead by the drill's own doing.
 func (w *watcher) doom(p proc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.doomed[p.id()] = true
+	w.doomed[p.id()] = p
 }
 
 // end says that a tmux server will be ended by the drill's own doing, with every agent in it.
-func (w *watcher) end(server int) {
+func (w *watcher) end(server proc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ended[server] = true
+	w.ended[server.pid] = server.target
 }
 
 // spared reports whether an agent that is gone was let live by the nemesis.
-func (w *watcher) spared(a proc) bool { return !w.doomed[a.id()] && !w.ended[a.server] }
+func (w *watcher) spared(a proc) bool {
+	_, doomed := w.doomed[a.id()]
+	_, ended := w.ended[a.server]
+	return !doomed && !ended
+}
+
+// deaths counts the agents that ended, by item: those that were seen, and those that were killed before anybody saw them.
+func (w *watcher) deaths() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out, seen := map[string]int{}, map[string]bool{}
+	for _, a := range w.gone {
+		out[a.target]++
+		seen[a.id()] = true
+	}
+	for id, a := range w.doomed {
+		if !seen[id] {
+			out[a.target]++
+		}
+	}
+	for _, target := range w.ended {
+		out[target]++
+	}
+	return out
+}
 
 // run looks until done is closed, and once more then.
 func (w *watcher) run(done <-chan struct{}) {
@@ -231,7 +255,8 @@ func (w *watcher) note(c census) {
 		}
 		delete(w.servers, id)
 		for _, a := range agents {
-			if dead[a] && !w.doomed[a] && !w.ended[serverPid(id)] {
+			_, ended := w.ended[serverPid(id)]
+			if _, doomed := w.doomed[a]; dead[a] && !doomed && !ended {
 				w.lost[a] = serverPid(id)
 			}
 		}

@@ -190,7 +190,7 @@ func settle(ctx context.Context, f *fleet, n *nemesis, all []told) error {
 
 // evidence gathers what there is to judge by.
 func (f *fleet) evidence(ctx context.Context, w *watcher, n *nemesis, all []told) (e evidence, err error) {
-	e = evidence{told: all, guests: n.typedAtGuests(), lost: w.lost, deaths: map[string]int{}, twins: w.twins}
+	e = evidence{told: all, guests: n.typedAtGuests(), lost: w.lost, deaths: w.deaths(), twins: w.twins}
 	if e.conversations, err = conversations(f); err != nil {
 		return e, err
 	}
@@ -198,7 +198,6 @@ func (f *fleet) evidence(ctx context.Context, w *watcher, n *nemesis, all []told
 		return e, err
 	}
 	for _, a := range w.gone {
-		e.deaths[a.target]++
 		if w.spared(a) {
 			e.gone = append(e.gone, a)
 		}

@@ -59,6 +59,12 @@ func Isolate() (status int, err error) {
 
 // initialise is the first process: it sets the namespaces up, starts the drill, and buries whoever ends there, until the drill does.
 func initialise() int {
+	for _, needed := range []string{"ip", "nsenter", "iptables-restore"} {
+		if _, err := exec.LookPath(needed); err != nil {
+			fmt.Fprintln(os.Stderr, "drill:", err)
+			return statusDenied
+		}
+	}
 	if err := errors.Join(
 		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
 		syscall.Mount("proc", "/proc", "proc", 0, ""),

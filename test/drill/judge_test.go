@@ -159,10 +159,10 @@ func TestWatcher_TellsWhoEndedFromWhomTheDrillKilled(t *testing.T) {
 	server := agent(9, "x")
 	w.note(census{agents: []proc{agent(1, "x"), agent(2, "y"), agent(3, "z")}, servers: []proc{server}})
 	w.doom(agent(2, "y"))
-	w.end(77)
+	w.end(proc{pid: 77, target: "q"})
 	w.note(census{agents: []proc{agent(3, "z"), agent(4, "z")}})
 	if len(w.gone) != 2 || w.lost[agent(1, "x").id()] != 9 || len(w.lost) != 1 || w.twins["z"] == "" || !w.spared(agent(1, "x")) || w.spared(agent(2, "y")) ||
-		w.spared(proc{pid: 8, server: 77}) {
+		w.spared(proc{pid: 8, server: 77}) || w.deaths()["x"] != 1 || w.deaths()["y"] != 1 || w.deaths()["q"] != 1 {
 		t.Errorf("gone %v, lost %v, twins %v", w.gone, w.lost, w.twins)
 	}
 }

@@ -23,6 +23,8 @@ type Mutant struct {
 	Slow, Off []Patch
 	// Args make the drill look where it would show; Notice is one of the counts that must then not be zero.
 	Args, Notice []string
+	// Tests are arguments of go test, for a guard that others stand behind, so that the whole product does no harm without it.
+	Tests []string
 }
 
 const (
@@ -30,6 +32,7 @@ const (
 	dispatcher = "muxpost-dispatcher"
 	poller     = "muxpost-poller"
 
+	claimFile  = "services/poller/internal/store/claim.go"
 	submitFile = "services/poller/internal/poll/submit.go"
 	pasteFile  = "services/tmuxd/internal/host/paste.go"
 	handFile   = "services/tmuxd/internal/host/delivery.go"
@@ -64,7 +67,10 @@ func Mutants() []Mutant {
 			Off:  []Patch{{submitFile, "if m.IdempotencyKey == \"\" {", "if true {"}},
 			Args: breakingOnly(KillPoller), Notice: []string{"doubled"}},
 		{Name: "order of a claim", What: "a later event that is due while an earlier one waits", Programs: []string{poller},
-			Off:  []Patch{{"services/poller/internal/store/claim.go", "(e.state = 'leased' or not exists (select from poller.events w", "(true or not exists (select from poller.events w"}},
+			Off: []Patch{
+				{claimFile, "        and (w.upstream_at, w.upstream_order, w.id) < (e.upstream_at", "        and (w.upstream_at, w.upstream_order, w.id) > (e.upstream_at"},
+				{claimFile, "desc, upstream_at, upstream_order, id\n)`", "desc, upstream_at desc, upstream_order desc, id desc\n)`"},
+			},
 			Args: breakingOnly(Dialog, Draft, KillAgent, StopServer), Notice: []string{"disordered"}},
 		{Name: "silence spends no try", What: "hosts that are away", Programs: []string{poller},
 			Off:  []Patch{{"core/ledger/ledger.go", "	case Silent:\n	}", "	case Silent:\n		if p.Tries++; p.Tries >= p.Budget {\n			return p.end(GaveUp, reason)\n		}\n	}"}},
@@ -77,6 +83,7 @@ func Mutants() []Mutant {
 			},
 			Args: append(breakingOnly(KillDispatcher, CutAll, KillTmuxd), "-gap", "8", "-settle", "120s"), Notice: []string{"doubled"}},
 		{Name: "what may have arrived is no first prompt", What: "an agent that died after it had the event", Programs: []string{tmuxd, dispatcher},
+			Slow: []Patch{{pasteFile, "	failpoint.Hit(\"tmuxd.paste.submitted\")\n", "	failpoint.Hit(\"tmuxd.paste.submitted\")\n	time.Sleep(2 * time.Second)\n"}},
 			Off:  []Patch{{"core/session/phase.go", "	return p == Submitted || p == Taken || p == Boot || p == Handing", "	return false"}},
 			Args: append(breakingOnly(KillAgent, KillTmuxd), "-gap", "1", "-settle", "90s"), Notice: []string{"doubled"}},
 		{Name: "look at the composer before a draft is typed over", What: "what a person is typing", Programs: []string{tmuxd},
@@ -108,23 +115,28 @@ func Mutants() []Mutant {
 				{"services/tmuxd/internal/host/state.go", "		agents := ours && p.ID == p.AgentPane && strconv.Itoa(p.Pid) == p.AgentPid", "		agents := ours"},
 				{guardFile, "	return all(equal(optStamp, g.Stamp), equal(\"pane_id\", g.Pane), equal(\"pane_pid\", strconv.Itoa(g.Pid)))", "	return \"1\""},
 			},
-			Args: breakingOnly(Split), Notice: []string{"crossed", "lost", "unexplained"}},
+			Args: breakingOnly(Split), Notice: []string{"crossed", "lost", "unexplained"},
+			Tests: []string{"./services/tmuxd", "-run", "^(TestPaste_GoesToTheAgentsPaneAlone|TestState_.*)$"}},
 		{Name: "unknown is not absent", What: "a tmux server that does not answer", Programs: []string{tmuxd},
-			Off:  []Patch{{"core/session/preflight.go", "	case Absent:\n		return Proceed\n	case Live:\n		return RefuseLive\n	case Dead:\n		if flags", "	case Absent, Unknown:\n		return Proceed\n	case Live:\n		return RefuseLive\n	case Dead:\n		if flags"}},
-			Args: breakingOnly(StopServer, LoseSocket), Notice: []string{"harmed", "looped"}},
+			Off:  []Patch{{"core/session/preflight.go", "	case Unknown:\n		if present {", "	case Unknown:\n		if !present {\n			return Proceed\n		}\n		if present {"}},
+			Args: breakingOnly(StopServer, LoseSocket), Notice: []string{"harmed", "looped"},
+			Tests: []string{"./core/session"}},
 		{Name: "fencing token", What: "an act of a dispatcher whose lease is over", Programs: []string{tmuxd},
 			Off: []Patch{
 				{"services/tmuxd/internal/host/fence.go", "	if token < seen {", "	if false {"},
 				{guardFile, "		\"#{e|<=:#{\" + optFence + \"},\" + strconv.FormatInt(g.Token, 10) + \"}\",\n", ""},
 			},
-			Args: breakingOnly(StopDispatcher, Cut, KillPoller), Notice: []string{"doubled", "disordered"}},
+			Args: breakingOnly(StopDispatcher, Cut, KillPoller), Notice: []string{"doubled", "disordered"},
+			Tests: []string{"./services/tmuxd", "-run", "^TestFence_AnOlderTokenNeverActs$"}},
 		{Name: "generation", What: "a command that tmux runs late", Programs: []string{tmuxd},
 			Off:  []Patch{{guardFile, "		equal(optGeneration, g.Generation),\n		equal(\"pane_dead\"", "		equal(\"pane_dead\""}},
-			Args: breakingOnly(StopServer, KillTmuxd), Notice: []string{"doubled"}},
+			Args: breakingOnly(StopServer, KillTmuxd), Notice: []string{"doubled"},
+			Tests: []string{"./services/tmuxd/internal/tmux", "-run", "^TestPaste_"}},
 		{Name: "lease of an item", What: "two dispatchers at one item", Programs: []string{dispatcher},
 			Slow: []Patch{{"core/ledger/ledger.go", "	LeaseTime = 30 * time.Second", "	LeaseTime = time.Second"}},
 			Off:  []Patch{{"services/dispatcher/internal/store/store.go", "where l.holder = '' or l.until <= clock_timestamp() or l.holder = excluded.holder\n", ""}},
-			Args: breakingOnly(StopServer, Cut, KillPoller, KillAgent), Notice: []string{"doubled", "harmed"}},
+			Args: breakingOnly(StopServer, Cut, KillPoller, KillAgent), Notice: []string{"doubled", "harmed"},
+			Tests: []string{"./services/dispatcher/internal/store", "-run", "^TestTakeLease_"}},
 	}
 }
 

@@ -177,7 +177,7 @@ func killServer(_ context.Context, n *nemesis, f Fault) (func(), bool) {
 	c := scan(n.fleet)
 	s, ok := c.server(targetOf(f.Item))
 	if ok {
-		n.watcher.end(s.pid)
+		n.watcher.end(s)
 		for _, a := range c.of(s.target) {
 			n.watcher.doom(a)
 		}

@@ -90,12 +90,12 @@ func (t trial) try(dir string, m drill.Mutant) (noticed string, seed int, err er
 	if !t.control {
 		patches = append(patches, m.Off...)
 	}
+	overlay := ""
 	if len(patches) > 0 {
-		flag, err := drill.Overlay(dir+"-sources", t.root, patches)
-		if err != nil {
+		if overlay, err = drill.Overlay(dir+"-sources", t.root, patches); err != nil {
 			return "", 0, err
 		}
-		if err := drill.Build(dir, "v0.0.1-drill", []string{flag}, m.Programs...); err != nil {
+		if err := drill.Build(dir, "v0.0.1-drill", []string{overlay}, m.Programs...); err != nil {
 			return "", 0, err
 		}
 	}
@@ -128,10 +128,29 @@ func (t trial) try(dir string, m drill.Mutant) (noticed string, seed int, err er
 			return noticed, seed, nil
 		}
 	}
-	if !t.control {
-		noticed = "" // something else than what the guard is about is no proof
+	if t.control {
+		return noticed, seed - 1, nil
 	}
-	return noticed, seed - 1, nil
+	// Something else than what the guard is about is no proof.
+	return t.test(overlay, m), seed - 1, nil
 }
+
+// test has the tests of the guard's own package notice that it is off.
+func (t trial) test(overlay string, m drill.Mutant) string {
+	if len(m.Tests) == 0 {
+		return ""
+	}
+	cmd := exec.CommandContext(context.Background(), "go", append([]string{"test", "-count", "1", overlay}, m.Tests...)...)
+	cmd.Dir = t.root
+	out, err := cmd.CombinedOutput()
+	failed := failures.FindAllStringSubmatch(string(out), -1)
+	if err == nil || len(failed) == 0 {
+		fmt.Fprintf(os.Stderr, "%s: %v: %s\n", m.Name, err, out)
+		return ""
+	}
+	return "by its tests alone: " + failed[0][1]
+}
+
+var failures = regexp.MustCompile(`--- FAIL: (\w+)`)
 
 var counts = regexp.MustCompile(`(\w+)=(\d+)`)
