@@ -99,7 +99,10 @@ func (v *Verdict) transcripts(e evidence) (got []received) {
 		for _, choice := range c.approved {
 			v.find(&v.Harmed, "%s: %s was approved", c.target, choice)
 		}
-		for _, l := range c.lines {
+		for i, l := range c.lines {
+			if l.Type == "interrupted" && i > 0 && c.lines[i-1].Type == "approval" {
+				continue // a person said no, and that ends a turn
+			}
 			switch l.Type {
 			case "shell", "interrupted", "forked":
 				v.find(&v.Harmed, "%s: the agent recorded %s %q", c.target, l.Type, l.Text)

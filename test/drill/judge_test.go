@@ -96,6 +96,7 @@ func TestJudge_NoticesWhatWentWrong(t *testing.T) {
 		"a dialog is approved":          {func(s *scene) { s.conversations[0].approved = []string{"yes"} }, Verdict{Harmed: 1}},
 		"a command is run":              {func(s *scene) { s.say(0, 9, "shell", "!date") }, Verdict{Harmed: 1}},
 		"a turn is interrupted":         {func(s *scene) { s.say(0, 9, "interrupted", "") }, Verdict{Harmed: 1}},
+		"a person ends a turn":          {func(s *scene) { s.say(0, 9, "approval", ""); s.say(0, 9, "interrupted", "") }, Verdict{}},
 		"an agent is gone":              {func(s *scene) { s.gone = []proc{agent} }, Verdict{Harmed: 1}},
 		"an agent ended by itself":      {func(s *scene) { s.gone = []proc{agent}; s.exit(exitCode) }, Verdict{}},
 		"an agent was hung up":          {func(s *scene) { s.gone = []proc{agent}; s.exit(129) }, Verdict{Harmed: 1}},
