@@ -33,7 +33,9 @@ type Options struct {
 	Faults []Fault
 	// Settle is how long everything may take to arrive once nothing breaks any more.
 	Settle time.Duration
-	Log    func(format string, args ...any)
+	// Keep leaves everything in Dir; what was on the hosts' disks is copied there.
+	Keep bool
+	Log  func(format string, args ...any)
 }
 
 // Run runs the drill once. An error means that there is no verdict.

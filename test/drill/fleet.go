@@ -368,6 +368,15 @@ func (f *fleet) Close() {
 	if f.network != nil {
 		f.network.close()
 	}
+	for _, h := range f.hosts {
+		if h.disk == nil {
+			continue
+		}
+		if f.Keep {
+			_ = command("cp", "-a", h.dir, h.kept+"/disk")
+		}
+		h.disk.close()
+	}
 	if f.pool != nil {
 		f.pool.Close()
 	}

@@ -201,4 +201,7 @@ func fileSize(f *os.File) int64 {
 
 func (d *disk) empty() { _ = os.Remove(d.filler()) }
 
+// close takes the disk away, whoever still uses it.
+func (d *disk) close() { _ = syscall.Unmount(d.dir, syscall.MNT_DETACH) }
+
 func (d *disk) filler() string { return d.dir + "/filler" }

@@ -59,7 +59,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags.StringVar(&o.only, "only", "", "break only what has these `numbers` in the plan, such as 3,17")
 	flags.StringVar(&o.kinds, "kinds", "", "break only in these `ways`, such as cut,kill-agent")
 	flags.BoolVar(&o.plan, "plan", false, "print what would break, and end")
-	flags.BoolVar(&o.keep, "keep", false, "leave the directory with everything in it")
+	flags.BoolVar(&o.Keep, "keep", false, "leave the directory with everything in it")
 	flags.BoolVar(&o.alone, "no-namespaces", false, "let hosts be directories, whatever could be done here")
 	flags.IntVar(&o.shrink, "shrink", 0, "after a failure, run it again up to so many `times` to find the few faults that matter")
 	if err := flags.Parse(args); err != nil {
@@ -196,7 +196,7 @@ func once(ctx context.Context, o options, stderr io.Writer) (drill.Verdict, erro
 	for _, finding := range v.Findings {
 		fmt.Fprintln(stderr, "drill:", finding)
 	}
-	if o.keep {
+	if o.Keep {
 		fmt.Fprintf(stderr, "drill: everything is left in %s\n", dir)
 	} else {
 		_ = os.RemoveAll(dir)
