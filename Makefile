@@ -19,7 +19,8 @@ help: ## list the targets
 .PHONY: build
 build: ## build every program into bin/
 	@mkdir -p $(BIN)
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/muxpost ./cmd/muxpost-exec ./test/fakeagent ./test/fakegithub/cmd/fakegithub
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/muxpost ./cmd/muxpost-exec ./test/fakeagent ./test/fakegithub/cmd/fakegithub \
+		./test/drill/cmd/muxpost-drill
 	@for s in tmuxd dispatcher poller; do \
 		CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/muxpost-$$s ./services/$$s || exit 1; done
 
@@ -79,8 +80,15 @@ sizing: setup build ## what an event takes in Postgres and on disk, and what eve
 	@$(GO) run ./test/sizing -bin $(BIN)
 
 .PHONY: drill
-drill: setup ## break things on three hosts for DRILL_TIME (10m), by DRILL_SEED
-	DRILL_TIME=$(or $(DRILL_TIME),10m) $(GO) test ./test/drill -count 1 -v -timeout 2h -run '^TestDrill_'
+drill: ## break things on three hosts for DRILL_TIME (10m), by DRILL_SEED, with further flags in DRILL_ARGS (as root: hosts are namespaces)
+	@scripts/setup.sh tests
+	@$(GO) run ./test/drill/cmd/drill-build -o $(BIN)/drill -clocks
+	@$(BIN)/drill/bin/muxpost-drill -clocks -next $(BIN)/drill/next -time $(or $(DRILL_TIME),10m) $(if $(DRILL_SEED),-seed $(DRILL_SEED)) $(DRILL_ARGS)
+
+.PHONY: drill-mutations
+drill-mutations: ## switch off one guard after the other, and see that the drill notices (half an hour; nothing else should run)
+	@scripts/setup.sh tests
+	@$(GO) run ./test/drill/cmd/drill-mutants
 
 .PHONY: test-harnesses
 test-harnesses: setup ## deliveries into the real agent programs that MUXPOST_TEST_HARNESSES names (HARNESS_PROMPTS, HARNESS_KILLS, HARNESS_SEED)

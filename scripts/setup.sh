@@ -12,6 +12,10 @@ fi
 if [ "${1:-}" = tests ]; then
 	command -v pgbouncer >/dev/null 2>&1 || need="$need pgbouncer"
 	command -v systemd-analyze >/dev/null 2>&1 || need="$need systemd"
+	# The drill's hosts are network namespaces, and tmux has a clock that can be stepped.
+	command -v ip >/dev/null 2>&1 || need="$need iproute2"
+	command -v iptables-restore >/dev/null 2>&1 || need="$need iptables"
+	ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || need="$need libfaketime"
 fi
 [ -n "$need" ] || exit 0
 

@@ -81,7 +81,7 @@ func newRoot(a *app) *cobra.Command {
 			unparkCommand(a), retryCommand(a), doneCommand(a), cancelCommand(a), linkCommand(a), workspacesCommand(a), hostsCommand(a), teamCommand(a)}},
 		{"see", "See what happened:", []*cobra.Command{
 			attentionCommand(a), explainCommand(a), traceCommand(a), ledgerCommand(a), deliveriesCommand(a), sessionsCommand(a), linksCommand(a), harnessesCommand(a),
-			eventsCommand(a), sourcesCommand(a),
+			eventsCommand(a), sourcesCommand(a), drillCommand(a),
 		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})

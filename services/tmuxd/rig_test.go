@@ -46,7 +46,9 @@ type rig struct {
 	trees   *trees.Trees
 	kinds   []settings.Tree
 	execs   string
-	tokens  int64
+	// now is the clock that its tmuxd reads.
+	now    func() time.Time
+	tokens int64
 	// capacity is how many agents the host may have.
 	capacity int
 }
@@ -92,7 +94,7 @@ func newRig(t *testing.T, env map[string]string) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{t: t, dir: dir, program: filepath.Join(dir, "tmux"), item: item, env: env, entry: settings.BuiltinHarnesses()["fakeagent"],
-		execs: execs, home: filepath.Join(dir, "state", "harness", "fakeagent")}
+		execs: execs, now: time.Now, home: filepath.Join(dir, "state", "harness", "fakeagent")}
 	r.install(installed)
 	r.entry.Binary = agenttest.Build(t)
 	t.Cleanup(func() {
@@ -153,7 +155,7 @@ func (r *rig) open() {
 		r.t.Fatal(err)
 	}
 	r.Host = host.New(host.Config{Roots: []string{filepath.Join(r.dir, "work")}, Width: 200, Height: 50, Capacity: r.capacity},
-		host.Deps{Tmux: r.tmux, Disk: r.disk, Trees: r.trees, Table: table, Channels: channels, Logger: slog.New(slog.DiscardHandler), Now: time.Now,
+		host.Deps{Tmux: r.tmux, Disk: r.disk, Trees: r.trees, Table: table, Channels: channels, Logger: slog.New(slog.DiscardHandler), Now: r.now,
 			Getenv: getenv})
 }
 

@@ -447,6 +447,32 @@ func TestRestart_AdoptsEverySession(t *testing.T) {
 	r.took(res.Conversation, typed(d1, "hello there"), typed(d2, "go on"))
 }
 
+// The journal was written by a clock that was set back afterwards, so that the agent's record looks older than what it has.
+func TestEvidence_IsFoundWhateverTheClockDid(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.now = func() time.Time { return time.Now().Add(5 * time.Minute) }
+	r.restart()
+	res := r.started(d1, "hello there")
+	r.took(res.Conversation, typed(d1, "hello there"))
+	r.signal(r.agentPid(), syscall.SIGKILL)
+	r.becomes(session.Dead)
+	// What was asked about last is not known: tmuxd ended before it could note it.
+	if err := r.disk.Append(r.item.Target(), host.Entry{Time: r.now(), ID: d1, Phase: session.Submitted, Stamp: res.Incarnation.Stamp, Harness: "fakeagent",
+		Conversation: res.Conversation, Directory: r.state().Directory}, true); err != nil {
+		t.Fatal(err)
+	}
+	for what, clock := range map[string]func() time.Time{"set back": time.Now, "long after": func() time.Time { return time.Now().Add(time.Hour) }} {
+		r.now = clock
+		r.restart()
+		got, err := r.Spawn(r.ctx(), host.SpawnRequest{Item: r.item, Harness: "fakeagent", DeliveryID: d1, Text: "hello there", Resume: res.Conversation,
+			Token: r.token()})
+		if err != nil || got.Reason != "prompt_may_have_arrived" {
+			t.Errorf("%s: %+v %v", what, got, err)
+		}
+	}
+}
+
 func TestRestart_ATextThatStandsUnsentIsSubmittedNotTypedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

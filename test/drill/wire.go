@@ -3,18 +3,20 @@ package drill
 import (
 	"io"
 	"net"
+	"slices"
 	"sync"
 )
 
-// wire passes on what is sent to a socket, and can be cut: then what is on its way stays where it is, and nobody is told.
+// wire passes on what is sent to a socket, where hosts cannot be namespaces. Cut, what is on its way stays where it is, and nobody is told.
 type wire struct {
 	to       string
 	listener net.Listener
 
-	mu    sync.Mutex
-	free  *sync.Cond
-	cut   bool
-	conns map[net.Conn]bool
+	mu     sync.Mutex
+	change *sync.Cond
+	broken []Kind
+	closed bool
+	conns  map[net.Conn]bool
 }
 
 // newWire listens on a unix socket for what is meant for another one.
@@ -24,7 +26,7 @@ func newWire(path, to string) (*wire, error) {
 		return nil, err
 	}
 	w := &wire{to: to, listener: listener, conns: map[net.Conn]bool{}}
-	w.free = sync.NewCond(&w.mu)
+	w.change = sync.NewCond(&w.mu)
 	go w.accept()
 	return w, nil
 }
@@ -35,37 +37,45 @@ func (w *wire) accept() {
 		if err != nil {
 			return
 		}
-		go func() {
-			defer conn.Close()
-			w.wait()
-			other, err := net.Dial("unix", w.to)
-			if err != nil {
-				return
-			}
-			defer other.Close()
-			w.keep(conn, other)
-			defer w.drop(conn, other)
-			done := make(chan struct{}, 2)
-			for _, way := range [][2]net.Conn{{conn, other}, {other, conn}} {
-				go func() {
-					w.pass(way[1], way[0])
-					_ = conn.Close()
-					_ = other.Close()
-					done <- struct{}{}
-				}()
-			}
-			<-done
-			<-done
-		}()
+		go w.join(conn)
 	}
 }
 
-// pass copies until one side ends, and holds back while the line is cut.
-func (w *wire) pass(to io.Writer, from io.Reader) {
+func (w *wire) join(conn net.Conn) {
+	defer conn.Close()
+	if w.is(Refuse) {
+		return
+	}
+	w.wait(Cut, Deaf)
+	other, err := net.Dial("unix", w.to)
+	if err != nil {
+		return
+	}
+	defer other.Close()
+	w.keep(conn, other)
+	defer w.drop(conn, other)
+	done := make(chan struct{}, 2)
+	for _, way := range []struct {
+		from, to net.Conn
+		held     Kind
+	}{{conn, other, Deaf}, {other, conn, Mute}} {
+		go func() {
+			w.pass(way.to, way.from, way.held)
+			_ = conn.Close()
+			_ = other.Close()
+			done <- struct{}{}
+		}()
+	}
+	<-done
+	<-done
+}
+
+// pass copies until one side ends, and holds back while the line is cut, or this way of it.
+func (w *wire) pass(to io.Writer, from io.Reader, held Kind) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
-		w.wait()
+		w.wait(Cut, held)
 		if n > 0 {
 			if _, err := to.Write(buffer[:n]); err != nil {
 				return
@@ -77,21 +87,43 @@ func (w *wire) pass(to io.Writer, from io.Reader) {
 	}
 }
 
-// wait waits while the line is cut.
-func (w *wire) wait() {
+func (w *wire) is(kinds ...Kind) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.cut {
-		w.free.Wait()
+	return w.any(kinds)
+}
+
+func (w *wire) any(kinds []Kind) bool {
+	return slices.ContainsFunc(w.broken, func(k Kind) bool { return slices.Contains(kinds, k) })
+}
+
+// wait waits while one of these is broken.
+func (w *wire) wait(kinds ...Kind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for !w.closed && w.any(kinds) {
+		w.change.Wait()
 	}
 }
 
-// Cut cuts the line, or mends it.
-func (w *wire) Cut(cut bool) {
+// Break and Mend are a line's.
+func (w *wire) Break(k Kind) {
+	w.mu.Lock()
+	w.broken = append(w.broken, k)
+	w.mu.Unlock()
+	if k == Refuse {
+		w.Reset()
+	}
+}
+
+// Mend takes back one Break.
+func (w *wire) Mend(k Kind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cut = cut
-	w.free.Broadcast()
+	if at := slices.Index(w.broken, k); at >= 0 {
+		w.broken = slices.Delete(w.broken, at, at+1)
+		w.change.Broadcast()
+	}
 }
 
 // Reset breaks the connections that there are.
@@ -106,7 +138,10 @@ func (w *wire) Reset() {
 // Close ends it.
 func (w *wire) Close() {
 	_ = w.listener.Close()
-	w.Cut(false)
+	w.mu.Lock()
+	w.closed = true
+	w.change.Broadcast()
+	w.mu.Unlock()
 	w.Reset()
 }
 

@@ -418,6 +418,7 @@ const (
 // evidencer is what evidence needs of a harness.
 type evidencer interface {
 	Transcripts(dir string) string
+	TranscriptOf(conversation, dir string) string
 	Reads(line []byte, mark string) harness.Mention
 	ConversationOf(path, dir string) string
 }
@@ -440,12 +441,19 @@ func (h *Host) evidence(hn evidencer, target, dir, id string, sr *search) (p pro
 		return cannotSay, ""
 	}
 	// The journal's clock and that of the file system may differ by a little.
-	since := entries[0].Time.Add(-time.Minute)
+	since := entries[0].Time
+	if now := h.Now(); now.Before(since) {
+		since = now
+	}
+	since = since.Add(-time.Minute)
 	mark := prompt.Mark(id)
 	if sr.read == nil {
 		sr.read = map[string]int64{}
 	}
-	if sr.found != harness.Takes {
+	read := func(pattern string, since time.Time) {
+		if err != nil || sr.found == harness.Takes {
+			return
+		}
 		err = h.Disk.Transcripts(pattern, since, sr.read, func(path string, line []byte) bool {
 			if sr.found = max(sr.found, hn.Reads(line, mark)); sr.found == harness.Takes {
 				sr.conversation = hn.ConversationOf(path, dir)
@@ -453,6 +461,14 @@ func (h *Host) evidence(hn evidencer, target, dir, id string, sr *search) (p pro
 			return sr.found != harness.Takes
 		})
 	}
+	// The clock may have been set back between the journal's entry and the record's line: what is known to be the conversation is read however
+	// old it looks. Taken for not recorded, the delivery would be typed again.
+	for i, e := range entries {
+		if e.Conversation != "" && (i == 0 || e.Conversation != entries[i-1].Conversation) {
+			read(hn.TranscriptOf(e.Conversation, dir), time.Time{})
+		}
+	}
+	read(pattern, since)
 	switch {
 	case sr.found == harness.Takes:
 		return recorded, sr.conversation

@@ -45,13 +45,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	listen := flags.String("listen", "127.0.0.1:0", "loopback `address` to listen on; port 0 picks a free one")
 	seedFile := flags.String("seed", "", "JSON `file` with tokens, users and repos to begin with")
 	requireToken := flags.Bool("require-token", false, "refuse API requests without a token")
+	rate := flags.Int("rate-limit", 0, "API requests an hour for each login (default 5000)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
 		return fault.Newf(fault.Invalid, fault.ReasonBadArgument, "fakegithub takes flags only, not %q", flags.Arg(0))
 	}
-	server := fakegithub.New(fakegithub.Config{RequireToken: *requireToken})
+	server := fakegithub.New(fakegithub.Config{RequireToken: *requireToken, RateLimit: *rate})
 	defer server.Close()
 	listener, err := listenOnLoopback(*listen)
 	if err != nil {
