@@ -68,8 +68,8 @@ func Mutants() []Mutant {
 			Args: breakingOnly(KillPoller), Notice: []string{"doubled"}},
 		{Name: "order of a claim", What: "a later event that is due while an earlier one waits", Programs: []string{poller},
 			Off: []Patch{
-				{claimFile, "        and (w.upstream_at, w.upstream_order, w.id) < (e.upstream_at", "        and (w.upstream_at, w.upstream_order, w.id) > (e.upstream_at"},
-				{claimFile, "desc, upstream_at, upstream_order, id\n)`", "desc, upstream_at desc, upstream_order desc, id desc\n)`"},
+				{claimFile, "        and (w.reason = '', w.upstream_at, w.upstream_order, w.id) < (e.reason", "        and (w.reason = '', w.upstream_at, w.upstream_order, w.id) > (e.reason"},
+				{claimFile, "desc, reason = '', upstream_at, upstream_order, id\n)`", "desc, reason = '', upstream_at desc, upstream_order desc, id desc\n)`"},
 			},
 			Args: breakingOnly(Dialog, Draft, KillAgent, StopServer), Notice: []string{"disordered"}},
 		{Name: "silence spends no try", What: "hosts that are away", Programs: []string{poller},

@@ -28,14 +28,16 @@ const claimTries = 5
 // claimDepth is how many events that are due a claim looks at, at least, before it goes through all that wait.
 const claimDepth = 64
 
-// heads finds the first event of each item that waits. One that is leased comes first whatever its order: an earlier event that
-// came in late must not overtake one that may be on its way to the agent.
+// heads finds the first event of each item that waits. One that is leased comes first whatever its order, and then one that was asked about: an
+// earlier event that came in late must not overtake one that may be on its way to the agent, or stand half typed in the agent's composer. There the
+// earlier one could not be typed, and the half typed one would not be asked about again: both would wait for ever. Upstream times are whole
+// seconds, so that a comment comes in late beside every message by hand of its second.
 const heads = `
 with heads as (
   select distinct on (work_item) id
   from poller.events
   where state in ('pending', 'leased', 'held')
-  order by work_item, (state = 'leased') desc, upstream_at, upstream_order, id
+  order by work_item, (state = 'leased') desc, reason = '', upstream_at, upstream_order, id
 )`
 
 // isDue is true of an event that may be claimed now. It stands on the row that is locked, so that Postgres checks it again on its newest version
@@ -65,7 +67,7 @@ with near as (
   where e.id = any (array(select id from near)) and ` + isDue + `
     and (e.state = 'leased' or not exists (select from poller.events w
       where w.work_item = e.work_item and w.state in ('pending', 'leased', 'held')
-        and (w.upstream_at, w.upstream_order, w.id) < (e.upstream_at, e.upstream_order, e.id)))
+        and (w.reason = '', w.upstream_at, w.upstream_order, w.id) < (e.reason = '', e.upstream_at, e.upstream_order, e.id)))
     and not exists (select from poller.events w where w.work_item = e.work_item and w.state = 'leased' and w.id <> e.id)
   order by coalesce(e.lease_until, e.next_look), e.id
   limit @n

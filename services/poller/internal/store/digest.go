@@ -71,7 +71,7 @@ select id, url, title, text, excerpt, together, kind not in ('opened', 'message'
   with_context is not null or state = 'held'
 from poller.events
 where work_item = @item and state in ('pending', 'leased', 'held')
-order by state = 'leased' desc, upstream_at, upstream_order, id
+order by state = 'leased' desc, reason = '', upstream_at, upstream_order, id
 limit @n
 for update`, pgx.NamedArgs{"item": c.WorkItem, "n": queueLimit})
 	if err != nil {

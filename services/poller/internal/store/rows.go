@@ -25,7 +25,7 @@ left join lateral (
   select w.id as ahead, w.delivery_id as ahead_id, w.state as ahead_state, w.reason as ahead_reason, w.detail as ahead_detail
   from poller.events w
   where w.work_item = e.work_item and w.state in ('pending', 'leased', 'held')
-  order by (w.state = 'leased') desc, w.upstream_at, w.upstream_order, w.id
+  order by (w.state = 'leased') desc, w.reason = '', w.upstream_at, w.upstream_order, w.id
   limit 1
 ) h on e.state in ('pending', 'leased', 'held') and h.ahead <> e.id`
 

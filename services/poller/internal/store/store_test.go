@@ -209,7 +209,24 @@ func TestClaim_ALateEarlierEventWaitsForTheOneThatIsOut(t *testing.T) {
 	out := w.one(t)
 	equal(t, "after its lease", out.Text, "text of late")
 	w.answer(t, out, ledger.Silent, time.Nanosecond)
-	equal(t, "now in order", w.claims(t, 10), []string{"earlier"})
+	out = w.one(t)
+	equal(t, "once it was asked about", out.Text, "text of late")
+	w.answer(t, out, ledger.Holding, time.Nanosecond)
+	out = w.one(t)
+	equal(t, "while it is held", out.Text, "text of late")
+	w.answer(t, out, ledger.Arrived, 0)
+	equal(t, "behind it", w.claims(t, 10), []string{"earlier"})
+}
+
+// One that nobody was asked about, because the poller stopped in time, has no place to keep.
+func TestClaim_AnEarlierEventOvertakesOneThatWasGivenBack(t *testing.T) {
+	w := newWorld(t)
+	item := ref(t, 1)
+	w.add(t, item, event(item, "late", epoch.Add(time.Minute), 2))
+	out := w.one(t)
+	must(t, w.Release(t.Context(), out))
+	w.add(t, item, event(item, "earlier", epoch, 1))
+	equal(t, "in order", w.claims(t, 10), []string{"earlier"})
 }
 
 func TestClaim_ManyClaimersNeverGetOneEventTwiceNorTwoOfOneItem(t *testing.T) {
