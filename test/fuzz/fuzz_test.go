@@ -27,6 +27,7 @@ import (
 
 	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/rpc"
+	_ "muxpost.dev/muxpost/proto/gen/muxpost/team/v1" // its methods are found by name
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 	"muxpost.dev/muxpost/test/fakegithub"
 	"muxpost.dev/muxpost/test/stack"
@@ -132,6 +133,7 @@ func (w *world) unharmed(t *testing.T) {
 func FuzzTmuxd(f *testing.F)      { fuzz(f, "tmuxd", "muxpost.tmuxd.v1.TmuxdService") }
 func FuzzDispatcher(f *testing.F) { fuzz(f, "dispatcher", "muxpost.dispatcher.v1.DispatcherService") }
 func FuzzPoller(f *testing.F)     { fuzz(f, "poller", "muxpost.poller.v1.PollerService") }
+func FuzzTeams(f *testing.F)      { fuzz(f, "dispatcher", "muxpost.team.v1.TeamService") }
 
 func fuzz(f *testing.F, service, name string) {
 	w := start(f)
