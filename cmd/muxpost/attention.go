@@ -14,6 +14,7 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+	teamv1 "muxpost.dev/muxpost/proto/gen/muxpost/team/v1"
 )
 
 const (
@@ -46,7 +47,7 @@ func attentionCommand(a *app) *cobra.Command {
 arrived; events held by a session for longer than %s, or on their way for longer than %s; items that are parked; orders to end an agent that wait
 for its host; agents that wait for a person, that have been idle for long (dispatcher.idle.after), that live on without their session, or that
 nobody records; hosts that are away for longer than %s,
-and sessions that were left behind on one that is back; sources that cannot be read; and pauses that have stood for longer than %s. What somebody has acknowledged is left out until its state changes.
+and sessions that were left behind on one that is back; teams whose latest run failed, or waits for long; sources that cannot be read; and pauses that have stood for longer than %s. What somebody has acknowledged is left out until its state changes.
 
 Exit codes: 0 nothing needs a person, 1 something does, 3 a service does not answer, so that the list may lack something.`,
 			view.Short(attention.MaxHeld), view.Short(attention.MaxWaiting), view.Short(attention.MaxAway), view.Short(attention.MaxPaused)),
@@ -162,6 +163,14 @@ func (g *gathered) askDispatcher(ctx context.Context, s *services) error {
 	orphans, err := s.orphans(ctx, 0)
 	g.known.Orphans = orphans.GetOrphans()
 	if g.failed("orphans", err) != nil {
+		return err
+	}
+	err = s.teams(ctx, func(ctx context.Context, c teamv1.TeamServiceClient) error {
+		page, err := c.ListRuns(ctx, &teamv1.ListRunsRequest{PageSize: mostEnded})
+		g.known.Runs = page.GetRuns()
+		return err
+	})
+	if fault.ReasonOf(err) != fault.ReasonUnknownCall && g.failed("teams", err) != nil { // an earlier release runs none
 		return err
 	}
 	return g.failed("hosts", s.dispatcher(ctx, func(ctx context.Context, c dispatcherv1.DispatcherServiceClient) error {

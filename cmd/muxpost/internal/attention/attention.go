@@ -18,6 +18,7 @@ import (
 	"muxpost.dev/muxpost/cmd/muxpost/internal/why"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+	teamv1 "muxpost.dev/muxpost/proto/gen/muxpost/team/v1"
 )
 
 // How long something may last before a person is asked.
@@ -61,6 +62,8 @@ const (
 	Host Kind = "host"
 	// Superseded: a session was left behind on a host that was given up, and the host is back.
 	Superseded Kind = "superseded"
+	// Run: the latest run of a team failed, or one has waited for longer than MaxWaiting for what is not its own work.
+	Run Kind = "run"
 	// Source: a source cannot be read.
 	Source Kind = "source"
 	// Paused: a pause has stood for longer than MaxPaused.
@@ -71,7 +74,7 @@ const (
 
 // Kinds lists every kind, in the order of the list.
 func Kinds() []Kind {
-	return []Kind{Dropped, GaveUp, Unconfirmed, Held, Waiting, Parked, Ending, Approval, Human, Detached, Idle, Orphan, Host, Superseded, Source, Paused, Shadow}
+	return []Kind{Dropped, GaveUp, Unconfirmed, Held, Waiting, Parked, Ending, Approval, Human, Detached, Idle, Orphan, Host, Superseded, Run, Source, Paused, Shadow}
 }
 
 // Entry is one thing that needs a person.
@@ -120,6 +123,8 @@ type Known struct {
 	Orphans    []*dispatcherv1.Orphan
 	Hosts      []*dispatcherv1.Host
 	Superseded []*dispatcherv1.Superseded
+	// Runs are those of teams, newest first.
+	Runs []*teamv1.Run
 	// Acknowledgements are what people have seen, and in which state.
 	Acknowledgements []*pollerv1.Acknowledgement
 	// IdleAfter is how long an agent may wait for a message before it is listed; zero lists none.
@@ -141,6 +146,7 @@ func Find(k Known, now time.Time) []Entry {
 	f.sessions()
 	f.orphans()
 	f.hosts()
+	f.runs()
 	f.sources()
 	f.pauses()
 	order := Kinds()
@@ -405,6 +411,33 @@ func (f *finder) asked(s *dispatcherv1.Session) Entry {
 		e.Why += "; that was so until " + asOf.AsTime().UTC().Format(time.RFC3339) + ", and is not known since"
 	}
 	return e
+}
+
+// runs judges the latest run of each team: whoever began another one has seen how the earlier one ended. What an operator ended, and what is begun
+// again by itself, needs nobody.
+func (f *finder) runs() {
+	later := map[string]bool{}
+	for _, r := range f.Runs {
+		if later[r.GetTeam()] {
+			continue
+		}
+		later[r.GetTeam()] = true
+		e := Entry{Kind: Run, Subject: r.GetTeam(), Look: "muxpost team status " + view.Quote(r.GetRunId())}
+		switch over := r.GetEndTime(); {
+		case over != nil:
+			if r.GetPhase() != teamv1.Phase_PHASE_FAILED || r.GetEndedBy() != "" || r.GetRetryAt() != nil || over.AsTime().Before(f.EndedAfter) {
+				continue
+			}
+			e.Reason, e.Since = r.GetReason(), timeOf(over)
+			e.Why, e.Remedy = "its run failed: "+r.GetDetail(), "correct what its tasks say, and run it again"
+		case r.GetWaits() != "" && f.now.Sub(r.GetPhaseSince().AsTime()) > MaxWaiting:
+			e.Reason, e.Since = "waits", timeOf(r.GetPhaseSince())
+			e.Why, e.Remedy = "its run waits: "+r.GetWaits(), "see to what it waits for, or end it: muxpost team cancel "+view.Quote(r.GetRunId())
+		default:
+			continue
+		}
+		f.add(e)
+	}
 }
 
 func (f *finder) sources() {

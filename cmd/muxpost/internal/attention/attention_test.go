@@ -10,6 +10,7 @@ import (
 
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
+	teamv1 "muxpost.dev/muxpost/proto/gen/muxpost/team/v1"
 )
 
 var now = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -194,6 +195,33 @@ func TestFind_TellsOfAgentsThatHaveBeenIdleForLong(t *testing.T) {
 	k.IdleAfter = 0
 	if got := told(Find(k, now)); got != "" {
 		t.Errorf("%s", got)
+	}
+}
+
+func TestFind_TellsOfTeamsWhoseLatestRunNeedsAPerson(t *testing.T) {
+	run := func(team string, phase teamv1.Phase, change func(*teamv1.Run)) *teamv1.Run {
+		r := &teamv1.Run{RunId: "r-" + team, Team: team, Phase: phase, PhaseSince: ago(2 * time.Hour), Reason: "fix_loop_bound", Detail: "it does not hold"}
+		if phase >= teamv1.Phase_PHASE_COMPLETE {
+			r.EndTime = ago(2 * time.Hour)
+		}
+		if change != nil {
+			change(r)
+		}
+		return r
+	}
+	failed := teamv1.Phase_PHASE_FAILED
+	got := told(Find(Known{EndedAfter: now.Add(-24 * time.Hour), Runs: []*teamv1.Run{
+		run("again", teamv1.Phase_PHASE_EXEC, nil), run("again", failed, nil),
+		run("done", teamv1.Phase_PHASE_COMPLETE, nil),
+		run("failed", failed, nil),
+		run("given-up", failed, func(r *teamv1.Run) { r.EndedBy = "ann" }),
+		run("long-ago", failed, func(r *teamv1.Run) { r.EndTime = ago(48 * time.Hour) }),
+		run("retried", failed, func(r *teamv1.Run) { r.RetryAt = ago(-time.Hour) }),
+		run("short", teamv1.Phase_PHASE_EXEC, func(r *teamv1.Run) { r.Waits, r.PhaseSince = "no host", ago(time.Minute) }),
+		run("stands", teamv1.Phase_PHASE_EXEC, func(r *teamv1.Run) { r.Waits = "no host" }),
+	}}, now))
+	if want := "run failed 2h0m0s, run stands 2h0m0s"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
