@@ -12,6 +12,8 @@ fi
 if [ "${1:-}" = tests ]; then
 	command -v pgbouncer >/dev/null 2>&1 || need="$need pgbouncer"
 	command -v systemd-analyze >/dev/null 2>&1 || need="$need systemd"
+	# Shells that people have, and that are not like sh.
+	for shell in fish tcsh zsh; do command -v $shell >/dev/null 2>&1 || need="$need $shell"; done
 	# The drill's hosts are network namespaces, and tmux has a clock that can be stepped.
 	command -v ip >/dev/null 2>&1 || need="$need iproute2"
 	command -v iptables-restore >/dev/null 2>&1 || need="$need iptables"

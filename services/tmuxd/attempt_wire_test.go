@@ -15,6 +15,7 @@ import (
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/task"
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/rpc/rpctest"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
@@ -172,8 +173,8 @@ func TestFollow_TellsWhatIsKeptThenWhatChanges(t *testing.T) {
 
 func TestT136_T138_T142_NoShellOfAPersonAndNothingOfTmuxIsInvolved(t *testing.T) {
 	t.Parallel()
-	// One that is not installed here is a shell that is missing.
-	for _, shell := range []string{"/usr/sbin/nologin", "/no/such/shell", "/usr/bin/fish", "/bin/tcsh", "/usr/bin/zsh", "/bin/dash", "/bin/false"} {
+	for _, shell := range []string{"/usr/sbin/nologin", "/no/such/shell", needs.Program(t, "fish"), needs.Program(t, "tcsh"), needs.Program(t, "zsh"), "/bin/dash",
+		"/bin/false"} {
 		b := newBench(t, func(b *bench) {
 			b.tmuxEnv = []string{"PATH=/nowhere", "SHELL=" + shell, "ENV=/no/rc", "FROM_TMUX=1"}
 			b.env["SHELL"] = "/bin/of-the-request"
