@@ -258,8 +258,7 @@ func (v *Verdict) lives(e evidence) {
 		v.find(&v.Crashed, "%s", what)
 	}
 	for target, n := range starts {
-		// A start that came to nothing is tried once more, and nobody else sees it end.
-		if n > 2*(e.deaths[target]+1) {
+		if n > e.deaths[target]+1 {
 			v.find(&v.Looped, "the agent of %s was started %d times, and died %d times", target, n, e.deaths[target])
 		}
 	}
