@@ -10,10 +10,15 @@ import (
 	"muxpost.dev/muxpost/internal/wrapper"
 )
 
-// obey passes signals on to the harness's process group, and ends the run when its terminal was closed or its time is over.
+// obey passes signals on to the harness's process group, ends the run when its terminal was closed or its time is over, and looks after a
+// harness that cannot go on by itself.
 func (r *runner) obey(signals <-chan os.Signal, overdue <-chan struct{}) {
+	look, stuck := time.NewTicker(lookTime), 0
+	defer look.Stop()
 	for {
 		select {
+		case <-look.C:
+			stuck = r.goOn(stuck)
 		case s := <-signals:
 			sig, ok := s.(syscall.Signal)
 			if !ok {
