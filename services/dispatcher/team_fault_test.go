@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	teamv1 "muxpost.dev/muxpost/proto/gen/muxpost/team/v1"
 )
 
@@ -73,27 +75,25 @@ func TestT113_AHostThatIsShortOfDescriptorsLosesNothing(t *testing.T) {
 	c := newCrews(t, 1)
 	c.dispatcher()
 	c.answers()
-	c.down(0, syscall.SIGTERM)
 	h := c.hosts[0]
-	out, err := os.OpenFile(h.dir+".log", os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	h.process = exec.Command("/bin/sh", "-c", `ulimit -n 40; exec "$0" --config "$1" --data-dir "$2"`, filepath.Join(c.bin, "muxpost-tmuxd"), h.config, h.dir)
-	h.process.Stderr, h.process.SysProcAttr = out, &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	if err := h.process.Start(); err != nil {
-		t.Fatal(err)
-	}
 	var tasks, ids []string
 	for i := range 16 {
 		id := fmt.Sprintf("t%02d", i)
-		tasks, ids = append(tasks, id, "echo "+id+" >> order; sleep 5"), append(ids, id)
+		tasks, ids = append(tasks, id, "echo "+id+" >> order; sleep 2"), append(ids, id)
 	}
 	s := c.spec("crew", tasks...)
-	s.Parallel = 16
+	s.Parallel = 4
 	run := c.run(s)
 	c.until("some run", func() bool { return len(c.lines("order")) > 0 })
+	// It has what it has, and one for the next: more are to come than there are now.
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", h.process.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := unix.Rlimit{Cur: uint64(len(open)) + 1, Max: uint64(len(open)) + 1}
+	if err := unix.Prlimit(h.process.Process.Pid, unix.RLIMIT_NOFILE, &few, nil); err != nil {
+		t.Fatal(err)
+	}
 	c.until("it is short of them", func() bool {
 		data, err := os.ReadFile(h.dir + ".log")
 		return err == nil && strings.Contains(string(data), "too many open files")
