@@ -36,6 +36,12 @@ func (p proc) conversation() string {
 	return ""
 }
 
+// life is one process of an agent, as the agent's own record names it.
+type life struct {
+	pid          int
+	conversation string
+}
+
 // socket is that of a tmux server.
 func (p proc) socket() string {
 	if i := slices.Index(p.args, "-S"); i >= 0 && i+1 < len(p.args) {
@@ -148,12 +154,15 @@ type watcher struct {
 	servers map[string][]string
 	// lost are servers that ended together with an agent that nobody had doomed, by the agent.
 	lost map[string]int
+	// seen are all agents that were ever seen, or doomed.
+	seen map[life]bool
 	// twins are items with two living agents at once.
 	twins map[string]string
 }
 
 func newWatcher(f *fleet) *watcher {
-	return &watcher{fleet: f, alive: map[string]proc{}, doomed: map[string]proc{}, ended: map[int]string{}, servers: map[string][]string{}, twins: map[string]string{}, lost: map[string]int{}}
+	return &watcher{fleet: f, alive: map[string]proc{}, doomed: map[string]proc{}, ended: map[int]string{}, servers: map[string][]string{}, twins: map[string]string{}, lost: map[string]int{},
+		seen: map[life]bool{}}
 }
 
 // doom says that an agent will be dead by the drill's own doing.
@@ -161,6 +170,7 @@ func (w *watcher) doom(p proc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.doomed[p.id()] = p
+	w.seen[life{p.pid, p.conversation()}] = true
 }
 
 // end says that a tmux server will be ended by the drill's own doing, with every agent in it.
@@ -226,6 +236,7 @@ func (w *watcher) note(c census) {
 		// What was seen first tells most: of one that is ending less can be read.
 		if _, known := w.alive[a.id()]; !known {
 			w.alive[a.id()] = a
+			w.seen[life{a.pid, a.conversation()}] = true
 		}
 		now[a.id()] = a
 		if other, ok := byTarget[a.target]; ok {
@@ -238,6 +249,9 @@ func (w *watcher) note(c census) {
 		if _, ok := now[id]; !ok {
 			w.gone, dead[id] = append(w.gone, a), true
 			delete(w.alive, id)
+			if w.spared(a) {
+				w.fleet.Log("the agent of %s on %s (process %d, tmux server %d) has ended", a.target, a.host, a.pid, a.server)
+			}
 		}
 	}
 	present := map[string]bool{}

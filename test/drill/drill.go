@@ -54,6 +54,9 @@ func Run(ctx context.Context, o Options) (v Verdict, err error) {
 		defer close(watched)
 		w.run(done)
 	}()
+	books := newBookkeeper(f.centers()...)
+	kept := make(chan error, 1)
+	go func() { kept <- books.run(done) }()
 	n, l := newNemesis(f, w, o.Faults), newLoad(f)
 	began := time.Now()
 	err = drive(ctx, f, n, l)
@@ -65,10 +68,11 @@ func Run(ctx context.Context, o Options) (v Verdict, err error) {
 	}
 	close(done)
 	<-watched
-	if err != nil {
+	if err = errors.Join(err, <-kept); err != nil {
 		return v, err
 	}
 	e, err := f.evidence(ctx, w, n, told)
+	e.accounts = books.accounts
 	if err != nil {
 		return v, err
 	}
@@ -192,7 +196,7 @@ func settle(ctx context.Context, f *fleet, n *nemesis, all []told) error {
 
 // evidence gathers what there is to judge by.
 func (f *fleet) evidence(ctx context.Context, w *watcher, n *nemesis, all []told) (e evidence, err error) {
-	e = evidence{told: all, guests: n.typedAtGuests(), lost: w.lost, deaths: w.deaths(), twins: w.twins}
+	e = evidence{told: all, guests: n.typedAtGuests(), lost: w.lost, deaths: w.deaths(), seen: w.seen, twins: w.twins}
 	if e.conversations, err = conversations(f); err != nil {
 		return e, err
 	}
@@ -205,12 +209,7 @@ func (f *fleet) evidence(ctx context.Context, w *watcher, n *nemesis, all []told
 		}
 	}
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	e.crashes = f.crashes
-	f.mu.Unlock()
-	var dirs []string
-	for i := range replicaCount {
-		dirs = append(dirs, f.path(fmt.Sprintf("c%d", i)))
-	}
-	e.accounts, err = readAccounts(dirs...)
-	return e, err
+	return e, nil
 }

@@ -134,6 +134,14 @@ func newFleet(ctx context.Context, o Options) (f *fleet, err error) {
 	return f, nil
 }
 
+// centers are the data directories of the dispatchers and the pollers.
+func (f *fleet) centers() (dirs []string) {
+	for i := range replicaCount {
+		dirs = append(dirs, f.path(fmt.Sprintf("c%d", i)))
+	}
+	return dirs
+}
+
 func (f *fleet) path(parts ...string) string {
 	return filepath.Join(append([]string{f.Dir}, parts...)...)
 }

@@ -2,6 +2,7 @@ package drill
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,8 +19,10 @@ type evidence struct {
 	// gone are the agents that ended, without those that the nemesis killed; lost the tmux servers that ended together with one of those.
 	gone []proc
 	lost map[string]int
-	// deaths are the agents that ended in all, by target, and twins the items that had two at once.
+	// deaths are the agents that ended in all, by target, as far as they were seen, and seen those that were, by their life; twins are the items
+	// that had two at once.
 	deaths map[string]int
+	seen   map[life]bool
 	twins  map[string]string
 	// crashes are processes of the product that ended by themselves.
 	crashes []string
@@ -148,8 +151,10 @@ func (v *Verdict) message(c conversation, text string, at time.Time, marks map[s
 	return got
 }
 
-// ending is how a delivery ends: with its own last word, or with the line that ends the frame around what others wrote.
-var ending = regexp.MustCompile(`(drill-event-\d+-\d+-ends|\n-----[A-Z0-9]+-----)$`)
+// ending is how a delivery ends: with its own last word, or with the line that ends the frame around what others wrote. A CR of its own may stand
+// behind it: agents take one for a line end that they read together with a person's key, and the next one submits what stays once the key was
+// taken back.
+var ending = regexp.MustCompile(`(drill-event-\d+-\d+-ends|\n-----[A-Z0-9]+-----)\n*$`)
 
 // arrivals judges whether each event arrived, once.
 func (v *Verdict) arrivals(e evidence, got []received) {
@@ -228,12 +233,16 @@ func later(a, b told) bool {
 func (v *Verdict) lives(e evidence) {
 	exits := map[string]int{}
 	starts := map[string]int{}
+	deaths := maps.Clone(e.deaths)
 	for _, c := range e.conversations {
 		for _, l := range c.lines {
 			switch l.Type {
 			case "exit":
 				if l.Code != nil && *l.Code == exitCode {
 					exits[c.id]++
+				}
+				if !e.seen[life{l.PID, c.id}] {
+					deaths[c.target]++ // it began and ended between two looks
 				}
 			case "session_start", "resumed":
 				starts[c.target]++
@@ -258,8 +267,8 @@ func (v *Verdict) lives(e evidence) {
 		v.find(&v.Crashed, "%s", what)
 	}
 	for target, n := range starts {
-		if n > e.deaths[target]+1 {
-			v.find(&v.Looped, "the agent of %s was started %d times, and died %d times", target, n, e.deaths[target])
+		if n > deaths[target]+1 {
+			v.find(&v.Looped, "the agent of %s was started %d times, and died %d times", target, n, deaths[target])
 		}
 	}
 }

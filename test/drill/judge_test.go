@@ -22,16 +22,15 @@ func delivered(item, step int) string {
 
 // newScene has three events of one item and one of another, all as they should be.
 func newScene() *scene {
-	s := &scene{evidence{deaths: map[string]int{}, accounts: accounts{outcomes: map[string]string{}, since: second(0)}}}
+	s := &scene{evidence{deaths: map[string]int{}, accounts: accounts{}, seen: map[life]bool{}}}
 	for item, steps := range [][]int{{1, 2, 4}, {3}} {
 		c := conversation{id: fmt.Sprintf("c%d", item), host: "a", target: targetOf(item), lines: []agenttest.Line{{Type: "session_start"}}}
 		for _, step := range steps {
 			text, id := delivered(item, step), fmt.Sprintf("d%d-%d", item, step)
 			s.told = append(s.told, told{Telling{step, item, byComment, text}, second(step), second(step)})
 			c.lines = append(c.lines, agenttest.Line{Type: "user", Text: text, Time: second(step + 2)})
-			s.rows = append(s.rows, row{DeliveryID: id, Kind: "comment", State: "delivered", Excerpt: text, Known: second(step), Claimed: second(step + 1), Outcome: "delivered", Asked: 1,
-				FirstAsked: second(step + 1)})
-			s.outcomes[id] = "delivered"
+			s.rows = append(s.rows, row{DeliveryID: id, Kind: "comment", State: "delivered", Excerpt: text, Known: second(step), Claimed: second(step + 1), Outcome: "delivered", Asked: 1})
+			s.accounts[id] = "delivered"
 		}
 		s.conversations = append(s.conversations, c)
 	}
@@ -83,8 +82,10 @@ func TestJudge_NoticesWhatWentWrong(t *testing.T) {
 			lines[1].Time, lines[2].Time = lines[2].Time, lines[1].Time
 			s.rows[0].Known = second(5) // a webhook that was held
 		}, Verdict{}},
-		"a draft stands before it": {func(s *scene) { s.conversations[0].lines[1].Text = draftWord + delivered(0, 1) }, Verdict{Merged: 1}},
-		"a draft stands behind it": {func(s *scene) { s.conversations[0].lines[1].Text += draftWord }, Verdict{Merged: 1}},
+		"a draft stands before it":               {func(s *scene) { s.conversations[0].lines[1].Text = draftWord + delivered(0, 1) }, Verdict{Merged: 1}},
+		"a draft stands behind it":               {func(s *scene) { s.conversations[0].lines[1].Text += draftWord }, Verdict{Merged: 1}},
+		"its own CR stands behind it":            {func(s *scene) { s.conversations[0].lines[1].Text += "\n" }, Verdict{}},
+		"its own CR and a draft stand behind it": {func(s *scene) { s.conversations[0].lines[1].Text += "\n" + draftWord }, Verdict{Merged: 1}},
 		"two deliveries in one": {func(s *scene) {
 			s.conversations[0].lines[1].Text = delivered(0, 1) + delivered(0, 2)
 			s.conversations[0].lines = append(s.conversations[0].lines[:2], s.conversations[0].lines[3:]...)
@@ -108,12 +109,18 @@ func TestJudge_NoticesWhatWentWrong(t *testing.T) {
 			s.say(0, 9, "resumed", "")
 			s.deaths[targetOf(0)] = 1
 		}, Verdict{}},
+		"an agent that nobody saw ended by itself": {func(s *scene) { s.exit(exitCode); s.say(0, 9, "resumed", "") }, Verdict{}},
+		"one that was seen is no further death": {func(s *scene) {
+			s.seen[life{7, "c0"}], s.deaths[targetOf(0)] = true, 1
+			s.exit(exitCode)
+			s.say(0, 9, "resumed", "")
+			s.say(0, 9, "resumed", "")
+		}, Verdict{Looped: 1}},
 		"an event is tried too often":       {func(s *scene) { s.rows[0].Tries = maxTries + 1 }, Verdict{Looped: 1}},
 		"an event is asked about for ever":  {func(s *scene) { s.rows[0].Asked = maxAsked + 1 }, Verdict{Looped: 1}},
 		"the ledger and the dispatcher":     {func(s *scene) { s.rows[0].Outcome = "held" }, Verdict{Unexplained: 1}},
-		"the ledger and the trace":          {func(s *scene) { s.outcomes["d0-1"] = "dropped" }, Verdict{Unexplained: 1}},
-		"no trace":                          {func(s *scene) { delete(s.outcomes, "d0-1") }, Verdict{Unexplained: 1}},
-		"the trace is older than the files": {func(s *scene) { delete(s.outcomes, "d0-1"); s.since = second(60) }, Verdict{}},
+		"the ledger and the trace":          {func(s *scene) { s.accounts["d0-1"] = "dropped" }, Verdict{Unexplained: 1}},
+		"no trace":                          {func(s *scene) { delete(s.accounts, "d0-1") }, Verdict{Unexplained: 1}},
 		"it was dropped":                    {func(s *scene) { s.rows[0].State = "dropped" }, Verdict{Unexplained: 1}},
 		"nobody can say whether it arrived": {func(s *scene) { s.rows[0].State, s.rows[0].Reason = "settled", "unconfirmed" }, Verdict{Unconfirmed: 1}},
 		"it became one text with another":   {func(s *scene) { s.rows[0].State, s.rows[0].Reason = "settled", "coalesced" }, Verdict{}},
@@ -139,7 +146,7 @@ func TestJudge_NoticesWhatWentWrong(t *testing.T) {
 func (s *scene) exit(code int) {
 	s.say(0, 9, "exit", "")
 	lines := s.conversations[0].lines
-	lines[len(lines)-1].Code = &code
+	lines[len(lines)-1].Code, lines[len(lines)-1].PID = &code, 7
 }
 
 func (s *scene) swap() {
@@ -156,7 +163,7 @@ func TestVerdict_IsTheLineThatIsPromised(t *testing.T) {
 
 func TestWatcher_TellsWhoEndedFromWhomTheDrillKilled(t *testing.T) {
 	agent := func(pid int, target string) proc { return proc{pid: pid, started: "1", host: "a", target: target} }
-	w := newWatcher(&fleet{})
+	w := newWatcher(&fleet{Options: Options{Log: t.Logf}})
 	server := agent(9, "x")
 	w.note(census{agents: []proc{agent(1, "x"), agent(2, "y"), agent(3, "z")}, servers: []proc{server}})
 	w.doom(agent(2, "y"))

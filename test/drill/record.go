@@ -55,7 +55,6 @@ type row struct {
 	// The dispatcher's; Outcome is empty where it was never asked.
 	Outcome, OutcomeReason, Host, Conversation string
 	Asked                                      int
-	FirstAsked                                 time.Time
 }
 
 // waits reports whether the event has not ended.
@@ -67,7 +66,7 @@ func rows(ctx context.Context, db interface {
 }) ([]row, error) {
 	found, err := db.Query(ctx, `select e.delivery_id, e.work_item, e.kind, e.state, e.reason, e.detail, e.text, e.excerpt, e.trace_id, e.tries,
 		coalesce(m.known, 'epoch') as known, coalesce(m.claimed, 'epoch') as claimed, coalesce(d.outcome, '') as outcome, coalesce(d.reason, '') as outcome_reason, coalesce(d.host, '') as host,
-		coalesce(d.conversation_id, '') as conversation, coalesce(d.asked, 0) as asked, coalesce(d.created_at, 'epoch') as first_asked
+		coalesce(d.conversation_id, '') as conversation, coalesce(d.asked, 0) as asked
 		from poller.events e left join dispatcher.deliveries d using (delivery_id)
 		left join drill.moments m using (delivery_id) order by e.id`)
 	if err != nil {

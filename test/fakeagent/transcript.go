@@ -28,6 +28,8 @@ type line struct {
 	Delivery string `json:"delivery,omitempty"`
 	Choice   string `json:"choice,omitempty"`
 	Code     *int   `json:"code,omitempty"`
+	// PID is the process, in what begins and ends a life.
+	PID int `json:"pid,omitempty"`
 }
 
 // errInUse and errNoSession are how opening a transcript fails when nothing is wrong with the disk.
@@ -154,6 +156,10 @@ func (t *transcript) append(l line) error {
 	}
 	t.seq++
 	l.Time, l.Seq, l.Session = t.now().UTC().Format(time.RFC3339Nano), t.seq, t.session
+	switch l.Type {
+	case "session_start", "resumed", "exit":
+		l.PID = os.Getpid()
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

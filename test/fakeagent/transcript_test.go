@@ -39,10 +39,10 @@ func TestTranscript_IsReadBackAsItWasWritten(t *testing.T) {
 	}
 	at := log.now()
 	want := []agenttest.Line{
-		{Time: at, Seq: 1, Type: "session_start", Session: someID, CWD: "/src"},
+		{Time: at, Seq: 1, Type: "session_start", Session: someID, CWD: "/src", PID: os.Getpid()},
 		{Time: at, Seq: 2, Type: "user", Session: someID, Text: "a<b>\n\u2028\x1b\"'"},
 		{Time: at, Seq: 3, Type: "approval", Session: someID, Choice: "yes"},
-		{Time: at, Seq: 4, Type: "exit", Session: someID, Code: &code},
+		{Time: at, Seq: 4, Type: "exit", Session: someID, Code: &code, PID: os.Getpid()},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

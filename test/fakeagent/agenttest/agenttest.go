@@ -43,6 +43,8 @@ type Line struct {
 	Choice string `json:"choice"`
 	// Delivery is the id of a user line that was handed over, and not typed.
 	Delivery string `json:"delivery"`
+	// PID is the process, in session_start, resumed and exit.
+	PID int `json:"pid"`
 	// Code is the exit status, in exit.
 	Code *int `json:"code"`
 }
