@@ -126,7 +126,7 @@ func Mutants() []Mutant {
 				{stateFile, "	state, flags, why := session.Judge(seen)\n", "	state, flags, why := session.Judge(seen)\n	if state == session.Unknown {\n		state, flags = session.Absent, 0\n	}\n"},
 				{spawnFile, "	return failed(\"server_remains\", \"the old tmux server has no session left and does not end\"), false, nil", "	return SpawnResult{}, true, nil"},
 			},
-			Args: breakingOnly(StopServer, LoseSocket), Notice: []string{"harmed", "looped", "lost"},
+			Args: append(breakingOnly(StopServer, LoseSocket), "-items", "2"), Notice: []string{"harmed", "looped", "lost"},
 			Tests: []string{"./services/tmuxd", "-run", "^TestState_"}},
 		{Name: "fencing token", What: "an act of a dispatcher whose lease is over", Programs: []string{tmuxd},
 			Off: []Patch{
