@@ -33,6 +33,7 @@ const (
 // Main runs a program and ends the process. The body's context ends with the first SIGINT or SIGTERM; a second one ends the
 // process at once. The body's error is printed once to standard error, with its remedy on a line of its own.
 func Main(name string, body func(context.Context) error) {
+	keepFiles()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	os.Exit(program{name: name, stderr: os.Stderr, signals: signals, exit: os.Exit}.run(body))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -49,12 +50,30 @@ var (
 	begin  sync.Once
 )
 
+// binVariable names where the programs lie to the processes that fuzz, which are killed in the end.
+const binVariable = "MUXPOST_FUZZ_BIN"
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	bin = os.Getenv(binVariable)
+	built := bin == ""
+	if built && flag.Lookup("test.fuzz").Value.String() != "" {
+		var err error
+		if bin, err = stack.Build(""); err == nil {
+			err = os.Setenv(binVariable, bin)
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
 	code := m.Run()
 	if common.Stack != nil {
 		common.Close(context.Background())
 	}
-	_ = os.RemoveAll(bin)
+	stack.CloseLeft(context.Background())
+	if built {
+		_ = os.RemoveAll(bin)
+	}
 	os.Exit(code)
 }
 
@@ -72,8 +91,10 @@ func start(tb testing.TB) *world {
 func (w *world) up() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	if bin, err = stack.Build(""); err != nil {
-		return err
+	if bin == "" {
+		if bin, err = stack.Build(""); err != nil {
+			return err
+		}
 	}
 	var out bytes.Buffer
 	// The server that stands for GitHub lives for as long as the tests do.

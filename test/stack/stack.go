@@ -73,6 +73,10 @@ func New(ctx context.Context, bin string, seed fakegithub.Seed, output io.Writer
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, err
 	}
+	// Who was killed before Close is cleared up after by its parent.
+	if err := os.WriteFile(filepath.Join(dir, leftFile), fmt.Appendf(nil, "%d %s\n", os.Getppid(), bin), 0o600); err != nil {
+		return nil, err
+	}
 	if err := s.startGitHub(ctx, seed); err != nil {
 		s.Close(ctx)
 		return nil, err
@@ -201,6 +205,23 @@ func (s *Stack) Close(ctx context.Context) {
 		_ = s.github.Wait()
 	}
 	_ = os.RemoveAll(s.Dir)
+}
+
+// leftFile in the data directory says which process started the one that made the stack, and where its programs lie.
+const leftFile = "left-by"
+
+// CloseLeft ends the stacks that children of this process made and did not close: whoever fuzzes is killed.
+func CloseLeft(ctx context.Context) {
+	files, _ := filepath.Glob("/tmp/muxpost-*/" + leftFile)
+	for _, file := range files {
+		var parent int
+		var bin string
+		if data, err := os.ReadFile(file); err != nil {
+			continue
+		} else if n, _ := fmt.Sscan(string(data), &parent, &bin); n == 2 && parent == os.Getpid() {
+			(&Stack{Bin: bin, Dir: filepath.Dir(file), Output: io.Discard}).Close(ctx)
+		}
+	}
 }
 
 // EndAgents ends the tmux servers of this stack's sessions, by the pids that tmuxd remembers: `down` leaves them alive.
