@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // text has 200 bytes, as a short comment does.
@@ -122,10 +124,12 @@ func next(ctx context.Context, c <-chan time.Time) (time.Time, error) {
 }
 
 // ended waits until no event is due or under way.
-func (b *bench) ended(ctx context.Context) error {
+func (b *bench) ended(ctx context.Context) error { return allEnded(ctx, b.pool) }
+
+func allEnded(ctx context.Context, pool *pgxpool.Pool) error {
 	for deadline := time.Now().Add(patience); ; {
 		var open bool
-		err := b.pool.QueryRow(ctx, `
+		err := pool.QueryRow(ctx, `
 select exists (select from poller.events
   where state in ('pending', 'leased', 'held') and coalesce(lease_until, next_look) < now() + interval '1 hour')`).Scan(&open)
 		if err != nil || !open {

@@ -48,6 +48,14 @@ func run(ctx context.Context, waiting string, rounds, events int) error {
 	}
 	defer s.end()
 	report := report{w: os.Stdout}
+	for _, n := range []int{100, 1000} {
+		progress("looks at %d items", n)
+		c, err := s.looks(ctx, n)
+		if err != nil {
+			return fmt.Errorf("while %d items are looked at: %w", n, err)
+		}
+		report.costs = append(report.costs, c)
+	}
 	for _, n := range steps {
 		progress("%d items wait", n)
 		b := &bench{stage: s, rounds: rounds, events: events, waiting: n, report: &report}

@@ -27,6 +27,7 @@ type report struct {
 	w         io.Writer
 	latencies []latency
 	rates     []rate
+	costs     []cost
 }
 
 func (r *report) print() {
@@ -47,6 +48,15 @@ func (r *report) print() {
 	}
 	_ = t.Flush()
 	fmt.Fprintln(r.w)
+	fmt.Fprintln(t, "items that are looked at\trequests for each\tof the rate limit\tCPU\tCPU of a bare request\t")
+	for _, c := range r.costs {
+		fmt.Fprintf(t, "%d\t%.3f\t%.3f\t%.1f µs\t%.1f µs\t\n", c.items, c.requests, c.charged, measure.Us(c.cpu), measure.Us(c.bare))
+	}
+	_ = t.Flush()
+	fmt.Fprintln(r.w)
+	for _, c := range r.costs {
+		fmt.Fprintf(r.w, "ratio look_unchanged items=%d cpu_us=%.1f baseline_cpu_us=%.1f ratio=%.2f\n", c.items, measure.Us(c.cpu), measure.Us(c.bare), measure.Share(c.cpu, c.bare))
+	}
 	for _, l := range r.latencies {
 		for _, with := range []struct {
 			name string
