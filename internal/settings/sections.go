@@ -374,6 +374,8 @@ type Source struct {
 	Label    string `conf:"label"`
 	Assignee string `conf:"assignee"`
 	Mention  any    `conf:"mention"`
+	// TeamLabel has a team run for an open issue whenever one who may steer puts it there; none when empty.
+	TeamLabel string `conf:"team_label"`
 	// Pulls has open pull requests read; ReadsPulls is what counts.
 	Pulls *bool `conf:"pulls"`
 	// CI are the kinds of results of CI to read, as in CIKinds; none when empty, and the first two when the file leaves it out.

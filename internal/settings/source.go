@@ -156,14 +156,24 @@ func (s *Source) checkTriggers(p *problems, key string) {
 	login, self, ok := s.MentionOf()
 	p.add(!ok, "%s.mention: write the login of the account whose mentions count, without @, or true for the source's own", key)
 	p.add(self && !s.Authenticated(), "%s.mention is true and there is no token_file: without one there is no account to mention", key)
-	p.add(strings.TrimSpace(s.Label) == "" && s.Assignee == "" && login == "" && !self && ok,
-		"%s.label is empty: write the label that puts an issue under muxpost's care, such as agent, or set assignee or mention", key)
+	p.add(strings.TrimSpace(s.Label) == "" && s.Assignee == "" && login == "" && !self && ok && s.TeamLabel == "",
+		"%s.label is empty: write the label that puts an issue under muxpost's care, such as agent, or set assignee, mention or team_label", key)
+	s.checkTeamLabel(p, key)
 	p.add(s.Assignee != "" && !validLogin(s.Assignee), "%s.assignee is %q: write a GitHub login, without @", key, s.Assignee)
 	kinds := CIKinds()
 	for i, kind := range s.CI {
 		p.add(!slices.Contains(kinds, kind), "%s.ci[%d] is %q: write one of %s, or ci: [] for none", key, i, kind, strings.Join(kinds, ", "))
 		p.add(slices.Index(s.CI, kind) < i, "%s.ci[%d] is %q, which is listed twice", key, i, kind)
 	}
+}
+
+func (s *Source) checkTeamLabel(p *problems, key string) {
+	if s.TeamLabel == "" {
+		return
+	}
+	p.add(strings.TrimSpace(s.TeamLabel) == "" || strings.Contains(s.TeamLabel, ","), "%s.team_label is %q: name one label, without a comma", key, s.TeamLabel)
+	p.add(strings.EqualFold(s.TeamLabel, s.Label), "%s.team_label is %q, as is label: choose another, so that an issue can have an agent and no team", key, s.TeamLabel)
+	p.add(!s.Authenticated(), "%s.team_label is set and there is no token_file: GitHub says only with one who put a label on an issue", key)
 }
 
 func (a *App) check(p *problems, key string) {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -90,4 +91,64 @@ func TestTeams_AnItemsRunIsTheConfiguredOne(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	end(syscall.SIGTERM)
+}
+
+func TestTeams_AnOrderThatIsGivenAgainBeginsNoOtherRun(t *testing.T) {
+	t.Parallel()
+	c := newCrews(t, 1)
+	file := filepath.Join(c.dir, "team.yaml")
+	text := "harness: sh\ndirectory: " + c.work + "\nverify: {check: good}\ntasks: [{id: a, prompt: \"#!\\necho a >> ran; touch good; while test ! -e go; do sleep 0.1; done\\n#end\"}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(c.dir, "d.yaml")
+	data, err := os.ReadFile(config)
+	if err == nil {
+		err = os.WriteFile(config, append(data, []byte("  teams: [{match: octo/*, file: "+file+"}]\n")...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, end := c.dispatcher()
+	c.answers()
+	order := func(id string) (*teamv1.Run, error) {
+		out, err := c.team.StartItemRun(t.Context(), &teamv1.StartItemRunRequest{WorkItem: item, Who: "alice (by a label)", OrderId: id})
+		return out.GetRun(), err
+	}
+	first, err := order("one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Given again by many at once, and after the dispatcher was killed.
+	end(syscall.SIGKILL)
+	c.dispatcher()
+	c.answers()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if again, err := order("one"); err != nil || again.GetRunId() != first.GetRunId() {
+				t.Errorf("given again: %v, %v", again, err)
+			}
+		})
+	}
+	all.Wait()
+	if _, err := order("two"); fault.ReasonOf(err) != fault.ReasonRunExists {
+		t.Errorf("another order while it runs: %v", err)
+	}
+	c.write("go", "")
+	if got := c.over(first.GetRunId()); got.GetRun().GetPhase() != teamv1.Phase_PHASE_COMPLETE {
+		t.Errorf("%v", got)
+	}
+	// It stays so once that run is over; another order begins another.
+	if again, err := order("one"); err != nil || again.GetRunId() != first.GetRunId() || again.GetPhase() != teamv1.Phase_PHASE_COMPLETE {
+		t.Errorf("given again afterwards: %v, %v", again, err)
+	}
+	second, err := order("two")
+	if err != nil || second.GetRunId() == first.GetRunId() {
+		t.Errorf("another order: %v, %v", second, err)
+	}
+	c.over(second.GetRunId())
+	if lines := c.lines("ran"); len(lines) != 2 {
+		t.Errorf("it ran %d times", len(lines))
+	}
 }

@@ -187,8 +187,8 @@ func (p *parts) watch(c settings.Poller) (watched []poll.Watched, tickets map[st
 			MaxInterval: s.MaxInterval, FullRead: s.FullRead, Meter: source,
 			Policy: poll.Policy{Authors: s.Authors, Associations: upper(s.Associations), Machines: s.Machines, TrustLabel: s.TrustLabel,
 				Mention: mention},
-			MentionSelf: mentionSelf,
-			Notices:     s.Notices, Branch: branchOf(s), Webhooks: s.Webhook,
+			MentionSelf: mentionSelf, TeamLabel: s.TeamLabel,
+			Notices: s.Notices, Branch: branchOf(s), Webhooks: s.Webhook,
 		}
 		if s.Authenticated() { // GraphQL answers nobody without a credential
 			w.Graph = source
@@ -203,8 +203,8 @@ func (p *parts) watch(c settings.Poller) (watched []poll.Watched, tickets map[st
 func clientOf(s settings.Source, tracer trace.TracerProvider) (*github.Client, error) {
 	mention, self, _ := s.MentionOf() // checked with the configuration
 	c := github.Config{
-		BaseURL: s.BaseURL, Host: s.Host, Label: s.Label, Assignee: s.Assignee, Mention: mention, MentionSelf: self, Pulls: s.ReadsPulls(), CI: s.CI,
-		CIInterval: s.Interval, CIQuiet: s.MaxInterval, TracerProvider: tracer,
+		BaseURL: s.BaseURL, Host: s.Host, Label: s.Label, Assignee: s.Assignee, Mention: mention, MentionSelf: self, TeamLabel: s.TeamLabel,
+		Pulls: s.ReadsPulls(), CI: s.CI, CIInterval: s.Interval, CIQuiet: s.MaxInterval, TracerProvider: tracer,
 	}
 	if s.App == nil {
 		token, err := github.NewToken(s.TokenFile, s.Token)

@@ -37,8 +37,9 @@ type Config struct {
 	App   *App
 	// Label, Assignee and Mention are what puts an issue under our care: a label, the account that it is assigned to, and the account
 	// that it mentions. Empty ones put none there. MentionSelf mentions the account that the credential acts as.
-	Label, Assignee, Mention string
-	MentionSelf              bool
+	// TeamLabel is the label that has a team run for an issue.
+	Label, Assignee, Mention, TeamLabel string
+	MentionSelf                         bool
 	// Pulls has open pull requests listed.
 	Pulls bool
 	// CI are the kinds of results of CI that Checks returns, as poll names them.
@@ -63,9 +64,9 @@ type Client struct {
 	timeout time.Duration
 	now     func() time.Time
 
-	label, assignee, mention string
-	mentionSelf, pulls       bool
-	ci                       []string
+	label, assignee, mention, teamLabel string
+	mentionSelf, pulls                  bool
+	ci                                  []string
 
 	transport *transport
 	refusals  refusals
@@ -142,7 +143,7 @@ func New(config Config) (*Client, error) {
 	}
 	return &Client{
 		api: api, direct: direct, base: base, host: host, timeout: timeout, now: config.Now, label: config.Label, assignee: config.Assignee,
-		mention: config.Mention, mentionSelf: config.MentionSelf, pulls: config.Pulls, ci: config.CI, transport: sender,
+		mention: config.Mention, teamLabel: config.TeamLabel, mentionSelf: config.MentionSelf, pulls: config.Pulls, ci: config.CI, transport: sender,
 		nodes: nodes{apart: config.App != nil && config.App.fixed == 0},
 		quiet: quietCI{interval: config.CIInterval, most: config.CIQuiet},
 	}, nil

@@ -50,7 +50,8 @@ func (p *Poller) newLook(ctx context.Context, w Watched, began time.Time) *look 
 	}
 	l := &look{
 		ledger: p.config.Ledger, rearmer: p.config.Rearmer, edits: &p.edits, rounds: &p.rounds, watched: w, began: began, result: Result{Source: w.Name},
-		maker: maker{source: w.Name, provider: w.Provider, policy: w.Policy, budget: p.config.Budget, templates: p.config.Templates},
+		maker: maker{source: w.Name, provider: w.Provider, policy: w.Policy, budget: p.config.Budget, teamLabel: w.TeamLabel,
+			templates: p.config.Templates},
 	}
 	l.note(err)
 	return l
@@ -228,6 +229,9 @@ func (l *look) item(ctx context.Context, item Item, k *Known, at time.Time) erro
 	if told {
 		r.Events = append(r.Events, state)
 	}
+	if r.Events, err = l.withTeam(ctx, thread{workItem: k.WorkItem, item: item}, r.Events); err != nil {
+		return err
+	}
 	r.CommentsSince = latest(k.CommentsSince, r.CommentsSince)
 	r.Closed = !item.Open
 	return l.record(ctx, r)
@@ -245,6 +249,9 @@ func (l *look) firstSight(ctx context.Context, item Item, k *Known, at time.Time
 		return err
 	}
 	events, err := l.opened(ctx, t, posts)
+	if err == nil {
+		events, err = l.withTeam(ctx, t, events)
+	}
 	if err != nil {
 		return err
 	}
@@ -269,6 +276,24 @@ func (l *look) opened(ctx context.Context, t thread, posts []Post) ([]Event, err
 		events[0].Detail = explainEdit(orGone(editor), true)
 	}
 	return events, nil
+}
+
+// withTeam adds what the label says that has a team run, where an open issue has it. Each time it is put on is an event of its own, however it was
+// heard of, so that a run is begun once for each.
+func (l *look) withTeam(ctx context.Context, t thread, events []Event) ([]Event, error) {
+	if !t.item.TeamLabel || !t.item.Open || l.watched.Graph == nil {
+		return events, nil
+	}
+	by, there, err := l.watched.Graph.Labelled(ctx, t.item.NodeID, l.watched.TeamLabel)
+	switch {
+	case errors.Is(err, fault.Denied), errors.Is(err, fault.Invalid), errors.Is(err, fault.NotFound):
+		// It will not be answered by asking again, and keeps nothing else of the item from being read.
+		l.note(err)
+		return events, nil
+	case err != nil, !there:
+		return events, err
+	}
+	return append(events, l.maker.labelled(t, by)), nil
 }
 
 func (l *look) record(ctx context.Context, r Record) error {

@@ -33,6 +33,8 @@ type Graph interface {
 	HasBranch(ctx context.Context, repository, branch string) (bool, error)
 	// Self returns the login that the source's token acts as; empty when it has none.
 	Self(ctx context.Context) (string, error)
+	// Labelled returns who put a label last on an issue, by its node id; false where it does not have the label now.
+	Labelled(ctx context.Context, nodeID, label string) (Labelling, bool, error)
 }
 
 // Listing is what a repository shows.
@@ -66,8 +68,19 @@ type Item struct {
 	Open bool
 	// Care is what puts it under our care: one of the names below; empty for a pull request that nothing does.
 	Care string
+	// TeamLabel is true of an issue with the label that has a team run for it.
+	TeamLabel bool
 	// Pull is of a pull request, nil of an issue.
 	Pull *Pull
+}
+
+// Labelling is one putting on of a label.
+type Labelling struct {
+	// NodeID is the provider's own id of it: the same label put on again has another.
+	NodeID string
+	Author Author
+	// At is on the source's clock.
+	At time.Time
 }
 
 // What puts an item under our care.
@@ -75,6 +88,8 @@ const (
 	CareLabel    = "label"
 	CareAssigned = "assigned"
 	CareMention  = "mention"
+	// CareTeam is the label that has a team run: an issue that nothing else puts there has no agent started for it.
+	CareTeam = "team"
 )
 
 // Pull is what a pull request has beyond an issue.
