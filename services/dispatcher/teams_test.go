@@ -32,19 +32,28 @@ func TestPolicies_TheFirstThatMatchesIsRunForTheItem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, ok := policy(ref)
+	p, ok := policy(ref, "")
 	if !ok || p.Spec.Directory != "/srv/widget" || p.Spec.Tasks[0].Prompt != "fix octo/widget#7" || p.Spec.Plan.Prompt != "read "+item || p.Retries != 2 ||
 		p.Backoff != 5*time.Minute || p.Spec.Limit != 10*time.Minute || p.Spec.MaxFixLoops != 1 {
 		t.Errorf("%+v, %v", p, ok)
 	}
-	if again, _ := policy(ref); again.Spec.Tasks[0].Prompt != "fix octo/widget#7" {
+	if again, _ := policy(ref, ""); again.Spec.Tasks[0].Prompt != "fix octo/widget#7" {
 		t.Error("what was filled in for one item stays for the next")
+	}
+	named, err := policies([]settings.Team{{Match: "other/*", Name: "review", File: file}, {Name: "crew", File: file, Retries: 1}, {Name: "review", File: file, Retries: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, retries := range map[string]int{"": 1, "crew": 1, "review": 2, "nobody": -1} {
+		if p, ok := named(ref, name); ok != (retries >= 0) || ok && p.Retries != retries {
+			t.Errorf("%q: %v, %d", name, ok, p.Retries)
+		}
 	}
 	other, err := workitem.Parse("github:other/widget#7")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := policy(other); ok {
+	if _, ok := policy(other, ""); ok {
 		t.Error("a repository that nothing is said of has a team")
 	}
 	for text, want := range map[string]string{"tasks: []": "no task", "teem: x": "unknown field", "a: [": "did not find"} {
@@ -132,6 +141,10 @@ func TestTeams_AnOrderThatIsGivenAgainBeginsNoOtherRun(t *testing.T) {
 		})
 	}
 	all.Wait()
+	if _, err := c.team.StartItemRun(t.Context(), &teamv1.StartItemRunRequest{WorkItem: item, Team: "nobody"}); fault.KindOf(err) != fault.NotFound ||
+		!strings.Contains(err.Error(), `no team called "nobody" is configured`) {
+		t.Errorf("a team that there is not: %v", err)
+	}
 	if _, err := order("two"); fault.ReasonOf(err) != fault.ReasonRunExists {
 		t.Errorf("another order while it runs: %v", err)
 	}

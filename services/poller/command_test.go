@@ -76,7 +76,7 @@ type itemTeams struct {
 }
 
 func (t itemTeams) StartItemRun(_ context.Context, r *teamv1.StartItemRunRequest) (*teamv1.StartItemRunResponse, error) {
-	if err := t.d.order("team", r.GetWorkItem(), r.GetWho()); err != nil {
+	if err := t.d.order(strings.Fields("team " + r.GetWorkItem() + " " + r.GetTeam() + " " + r.GetWho())...); err != nil {
 		return nil, err
 	}
 	t.d.mu.Lock()

@@ -15,7 +15,7 @@ import (
 	"muxpost.dev/muxpost/test/fakegithub"
 )
 
-const withTeamLabel = withNotices + "    team_label: Run-Team\n"
+const withTeamLabel = withNotices + "    team_labels: {Run-Team: crew, review-team: ''}\n"
 
 // relabel sets the labels of an issue as a login.
 func (w *world) relabel(t *testing.T, n int, by string, labels ...string) {
@@ -27,8 +27,8 @@ func (w *world) relabel(t *testing.T, n int, by string, labels ...string) {
 // teams are the orders for a team, each without its item.
 func (w *world) teams() (out []string) {
 	for _, o := range w.ordered() {
-		words := strings.SplitN(o, " ", 3)
-		out = append(out, words[0]+" "+words[2])
+		words := strings.Fields(o)
+		out = append(out, strings.Join(slices.Delete(words, 1, 2), " "))
 	}
 	return out
 }
@@ -48,9 +48,9 @@ func TestTeamLabel_ItsLabelHasATeamRunOnceForEachTimeItIsPutOn(t *testing.T) {
 	asked := w.asked()
 	w.relabel(t, n, "alice", "agent", "run-team")
 	lookAndOrder(t, p)
-	equal(t, "ordered", w.teams(), []string{"team alice (by a label)"})
+	equal(t, "ordered", w.teams(), []string{"team crew alice (by a label)"})
 	equal(t, "row", rows(t, p)[1], "labelled alice settled command")
-	if d := last(t, p).Detail; !strings.Contains(d, "an order to muxpost: /muxpost team; muxpost runs its team: 3 tasks, and a verification.") {
+	if d := last(t, p).Detail; !strings.Contains(d, "an order to muxpost: /muxpost team crew; muxpost runs its team: 3 tasks, and a verification.") {
 		t.Errorf("the event does not say what came of it: %s", d)
 	}
 	texts, _ := w.answered(t)
@@ -120,6 +120,18 @@ func TestTeamLabel_OnlyWhoMaySteerHasItRun(t *testing.T) {
 	})
 }
 
+func TestTeamLabel_EachLabelHasItsOwnTeam(t *testing.T) {
+	w, p, n := commandWorld(t, withTeamLabel)
+	w.relabel(t, n, "alice", "agent", "review-team")
+	w.relabel(t, n, "alice", "agent", "review-team", "run-team")
+	lookAndOrder(t, p)
+	equal(t, "ordered", w.teams(), []string{"team alice (by a label)", "team crew alice (by a label)"})
+	w.clock.advance(time.Second)
+	w.comment(t, n, "alice", "/muxpost team review at once")
+	lookAndOrder(t, p)
+	equal(t, "ordered last", w.teams()[2:], []string{"team review alice (in a comment)"})
+}
+
 func TestTeamLabel_AloneItStartsNoAgent(t *testing.T) {
 	w := newWorld(t, withTeamLabel)
 	n := w.issue(t, fakegithub.Issue{Title: "Build it", Author: "alice", Body: "Please build it.", Labels: []string{"run-team"}})
@@ -137,7 +149,7 @@ func TestTeamLabel_AloneItStartsNoAgent(t *testing.T) {
 }
 
 func TestTeamLabel_ARunThatIsInTheWayIsToldAndNothingIsBegun(t *testing.T) {
-	for name, source := range map[string]string{"with notices": withTeamLabel, "without": standard + "    team_label: run-team\n"} {
+	for name, source := range map[string]string{"with notices": withTeamLabel, "without": standard + "    team_labels: {run-team: crew}\n"} {
 		t.Run(name, func(t *testing.T) {
 			w, p, n := commandWorld(t, source)
 			w.dispatcher.mu.Lock()
@@ -230,7 +242,7 @@ func TestTeamLabel_ByWebhookItIsOrderedOnceHoweverOftenItIsTold(t *testing.T) {
 	w := hookedWorld(t)
 	text, err := os.ReadFile(w.config)
 	must(t, err)
-	must(t, os.WriteFile(w.config, append(text, "\n    team_label: run-team\n"...), 0o600))
+	must(t, os.WriteFile(w.config, append(text, "\n    team_labels: {run-team: crew}\n"...), 0o600))
 	r := start(t, w)
 	eventually(t, "it has been looked at once", w.looked)
 	r.hook(t)
@@ -238,7 +250,7 @@ func TestTeamLabel_ByWebhookItIsOrderedOnceHoweverOftenItIsTold(t *testing.T) {
 	eventually(t, "the opening event arrives", func() bool { return w.asked() == 1 })
 	w.relabel(t, n, "alice", "agent", "run-team")
 	eventually(t, "the team is ordered", func() bool { return len(w.teams()) == 1 })
-	equal(t, "ordered", w.teams(), []string{"team alice (by a label)"})
+	equal(t, "ordered", w.teams(), []string{"team crew alice (by a label)"})
 
 	p := w.open(t)
 	settled := func() {

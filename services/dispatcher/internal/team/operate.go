@@ -44,9 +44,9 @@ type Policy struct {
 // orders is where the ids of runs come from that are begun once for each order.
 var orders = uuid.MustParse("6d7b0a52-7f3c-4b41-9a0e-2f6f0c5d1e88")
 
-// StartItem begins the run that is configured for a work item, under the name of the item's session: so there is one at a time, whoever asks. Where
+// StartItem begins the run of the team of a name that is configured for a work item, or of the first for no name, under the name of the item's session: so there is one at a time, whoever asks. Where
 // nothing is configured it is fault.NotFound. For an order that is named, a run is begun once, and whoever asks again is answered with it.
-func (c *Coordinator) StartItem(ctx context.Context, order, workItem, who string) (Run, error) {
+func (c *Coordinator) StartItem(ctx context.Context, order, workItem, name, who string) (Run, error) {
 	item, err := workitem.Parse(workItem)
 	if err != nil {
 		return Run{}, err
@@ -64,10 +64,14 @@ func (c *Coordinator) StartItem(ctx context.Context, order, workItem, who string
 	var policy Policy
 	found := c.config.Policy != nil
 	if found {
-		policy, found = c.config.Policy(item)
+		policy, found = c.config.Policy(item, name)
 	}
 	if !found {
-		return Run{}, fault.Newf(fault.NotFound, fault.ReasonRunNotFound, "no team is configured for %s", item).WithRemedy("add one to dispatcher.teams")
+		called := ""
+		if name != "" {
+			called = fmt.Sprintf(" called %.64q", name)
+		}
+		return Run{}, fault.Newf(fault.NotFound, fault.ReasonRunNotFound, "no team%s is configured for %s", called, item).WithRemedy("add one to dispatcher.teams")
 	}
 	policy.Spec.Team = item.Target()
 	made, _, err := c.start(ctx, Run{ID: id, Spec: policy.Spec, Who: who, WorkItem: item.String(), Retries: policy.Retries, Backoff: policy.Backoff}, false)

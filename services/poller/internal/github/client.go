@@ -37,9 +37,10 @@ type Config struct {
 	App   *App
 	// Label, Assignee and Mention are what puts an issue under our care: a label, the account that it is assigned to, and the account
 	// that it mentions. Empty ones put none there. MentionSelf mentions the account that the credential acts as.
-	// TeamLabel is the label that has a team run for an issue.
-	Label, Assignee, Mention, TeamLabel string
-	MentionSelf                         bool
+	Label, Assignee, Mention string
+	MentionSelf              bool
+	// TeamLabels are the labels that have a team run for an issue.
+	TeamLabels []string
 	// Pulls has open pull requests listed.
 	Pulls bool
 	// CI are the kinds of results of CI that Checks returns, as poll names them.
@@ -64,9 +65,9 @@ type Client struct {
 	timeout time.Duration
 	now     func() time.Time
 
-	label, assignee, mention, teamLabel string
-	mentionSelf, pulls                  bool
-	ci                                  []string
+	label, assignee, mention string
+	mentionSelf, pulls       bool
+	ci, teamLabels           []string
 
 	transport *transport
 	refusals  refusals
@@ -143,7 +144,7 @@ func New(config Config) (*Client, error) {
 	}
 	return &Client{
 		api: api, direct: direct, base: base, host: host, timeout: timeout, now: config.Now, label: config.Label, assignee: config.Assignee,
-		mention: config.Mention, teamLabel: config.TeamLabel, mentionSelf: config.MentionSelf, pulls: config.Pulls, ci: config.CI, transport: sender,
+		mention: config.Mention, teamLabels: config.TeamLabels, mentionSelf: config.MentionSelf, pulls: config.Pulls, ci: config.CI, transport: sender,
 		nodes: nodes{apart: config.App != nil && config.App.fixed == 0},
 		quiet: quietCI{interval: config.CIInterval, most: config.CIQuiet},
 	}, nil

@@ -192,10 +192,10 @@ func (c care) of(number int, labels []*gh.Label, assignees []*gh.User) string {
 	return ""
 }
 
-// ofIssue is of for an item that may be an issue with the label that has a team run.
+// ofIssue is of for an item that may be an issue with a label that has a team run.
 func (c care) ofIssue(item poll.Item, labels []*gh.Label, assignees []*gh.User) string {
 	care := c.of(int(item.Ref.Number()), labels, assignees)
-	if care == "" && item.TeamLabel {
+	if care == "" && len(item.TeamLabels) > 0 {
 		return poll.CareTeam
 	}
 	return care
@@ -204,4 +204,14 @@ func (c care) ofIssue(item poll.Item, labels []*gh.Label, assignees []*gh.User) 
 // hasLabel reports whether a label is among others, in any case; none is never.
 func hasLabel(labels []*gh.Label, name string) bool {
 	return name != "" && slices.ContainsFunc(labels, func(l *gh.Label) bool { return strings.EqualFold(l.GetName(), name) })
+}
+
+// labelsOf returns those of some labels that are among others.
+func labelsOf(labels []*gh.Label, names []string) (out []string) {
+	for _, name := range names {
+		if hasLabel(labels, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }

@@ -89,23 +89,27 @@ func (c *Client) Editors(ctx context.Context, nodeIDs []string) (map[string]poll
 	return out, nil
 }
 
-// Labelled returns who put a label last on an issue; false where it does not have the label now, or nobody can say.
-func (c *Client) Labelled(ctx context.Context, nodeID, label string) (last poll.Labelling, there bool, err error) {
+// Labelled returns who put each of the labels last on an issue, in the order of that. What it does not have now, or nobody can say of, is left out.
+func (c *Client) Labelled(ctx context.Context, nodeID string, labels []string) (out []poll.Labelling, err error) {
 	found, err := c.query(ctx, labelledQuery, c.nodes.repository(nodeID), []string{nodeID})
 	if err != nil {
-		return last, false, err
+		return nil, err
 	}
 	for _, n := range found {
-		if !slices.ContainsFunc(n.Labels.Nodes, func(l named) bool { return strings.EqualFold(l.Name, label) }) {
-			continue
-		}
-		for _, e := range n.Timeline.Nodes {
-			if e.ID != "" && strings.EqualFold(e.Label.Name, label) {
-				last, there = poll.Labelling{NodeID: e.ID, Author: e.Actor.author(), At: e.At}, true
+		for _, label := range labels {
+			if !slices.ContainsFunc(n.Labels.Nodes, func(l named) bool { return strings.EqualFold(l.Name, label) }) {
+				continue
+			}
+			for _, e := range slices.Backward(n.Timeline.Nodes) {
+				if e.ID != "" && strings.EqualFold(e.Label.Name, label) {
+					out = append(out, poll.Labelling{Label: label, NodeID: e.ID, Author: e.Actor.author(), At: e.At})
+					break
+				}
 			}
 		}
 	}
-	return last, there, nil
+	slices.SortStableFunc(out, func(a, b poll.Labelling) int { return a.At.Compare(b.At) })
+	return out, nil
 }
 
 // author returns the account, with an empty login for one that is gone.

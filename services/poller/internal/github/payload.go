@@ -196,7 +196,9 @@ func (p payload) issue(issue *gh.Issue) (*poll.Item, error) {
 	if links := issue.GetPullRequestLinks(); links != nil {
 		item.Pull = &poll.Pull{Draft: issue.GetDraft(), Merged: !links.GetMergedAt().IsZero()}
 	}
-	item.TeamLabel = item.Pull == nil && hasLabel(issue.Labels, p.client.teamLabel)
+	if item.Pull == nil {
+		item.TeamLabels = labelsOf(issue.Labels, p.client.teamLabels)
+	}
 	return p.item(item, issue.Labels, issue.Assignees), nil
 }
 

@@ -112,7 +112,9 @@ func (c *Client) triggers(ctx context.Context) ([]trigger, error) {
 		}
 	}
 	add(poll.CareMention, "mentioned", mention)
-	add(poll.CareTeam, "labels", c.teamLabel)
+	for _, label := range c.teamLabels {
+		add(poll.CareTeam, "labels", label)
+	}
 	return out, nil
 }
 
@@ -212,7 +214,7 @@ func (c *Client) item(repository string, issue *gh.Issue) (poll.Item, error) {
 	if err != nil {
 		return poll.Item{}, c.odd(repository, "an issue", err)
 	}
-	item.TeamLabel = hasLabel(issue.Labels, c.teamLabel)
+	item.TeamLabels = labelsOf(issue.Labels, c.teamLabels)
 	return item, nil
 }
 

@@ -51,9 +51,9 @@ type Agents interface {
 	Agent(ctx context.Context, workItem string) (Agent, error)
 	// Clean removes the working tree of an item; kept says why it stays, and is empty when it is gone.
 	Clean(ctx context.Context, workItem, who string) (kept string, err error)
-	// Team begins the run of the team that is configured for an item, and returns how many tasks it has. Asked again under one id, it answers for the run
+	// Team begins the run of the team of a name that is configured for an item, or of the first for no name, and returns how many tasks it has. Asked again under one id, it answers for the run
 	// that was begun.
-	Team(ctx context.Context, id, workItem, who string) (run string, tasks int, err error)
+	Team(ctx context.Context, id, workItem, name, who string) (run string, tasks int, err error)
 }
 
 // Commander carries out orders in comments, and by a label. Each of them may be carried out again and then changes nothing more.
@@ -125,7 +125,7 @@ func (c *Commander) carry(ctx context.Context, id, workItem, who string, order l
 	case ledger.VerbTeam:
 		var run string
 		var tasks int
-		if run, tasks, err = c.agents.Team(ctx, id, workItem, who); err == nil {
+		if run, tasks, err = c.agents.Team(ctx, id, workItem, strings.Join(order.Args[:min(1, len(order.Args))], ""), who); err == nil {
 			text = fmt.Sprintf("**muxpost** runs its team: %d tasks, and a verification. `muxpost team watch %s` follows it.", tasks, run)
 		}
 	default:

@@ -33,8 +33,8 @@ type maker struct {
 	provider string
 	policy   Policy
 	budget   int
-	// teamLabel has a team run for an issue; empty for none.
-	teamLabel string
+	// teams are the labels that have a team run, each with the team's name.
+	teams map[string]string
 	// templates are for the texts.
 	templates *prompt.Set
 }
@@ -145,7 +145,7 @@ func (m maker) opening(t thread, posts []Post) (Event, error) {
 	e.UpstreamAt = item.CreatedAt
 	if item.Care == CareTeam {
 		e = m.settled(e, ledger.ReasonCommand)
-		e.Detail = "nothing but the label " + line(m.teamLabel) + " puts it under care, which has a team run for it and no agent started"
+		e.Detail = "nothing but the label " + line(item.TeamLabels[0]) + " puts it under care, which has a team run for it and no agent started"
 		return e, nil
 	}
 	if reason := m.policy.opening(item); reason != "" {
@@ -248,14 +248,14 @@ func stamp(t time.Time) string {
 	return strconv.FormatInt(t.Unix(), 10)
 }
 
-// labelled returns the event of the label that has a team run: an order, if it was put on by one who may steer.
+// labelled returns the event of a label that has a team run: an order, if it was put on by one who may steer.
 func (m maker) labelled(t thread, by Labelling) Event {
 	e := m.event(t, KindLabelled, by.NodeID, onlyRevision)
-	e.Author, e.URL, e.UpstreamAt = line(by.Author.Login), line(t.item.URL), by.At
+	e.Author, e.URL, e.UpstreamAt, e.About = line(by.Author.Login), line(t.item.URL), by.At, "the label "+line(by.Label)
 	if reason := m.policy.labelled(by, t.item); reason != "" {
 		return m.settled(e, reason)
 	}
-	e, _ = AsCommand(e, ledger.Command{Verb: ledger.VerbTeam}.String())
+	e, _ = AsCommand(e, ledger.Command{Verb: ledger.VerbTeam, Args: strings.Fields(m.teams[by.Label])}.String())
 	return e
 }
 

@@ -50,7 +50,7 @@ func (p *Poller) newLook(ctx context.Context, w Watched, began time.Time) *look 
 	}
 	l := &look{
 		ledger: p.config.Ledger, rearmer: p.config.Rearmer, edits: &p.edits, rounds: &p.rounds, watched: w, began: began, result: Result{Source: w.Name},
-		maker: maker{source: w.Name, provider: w.Provider, policy: w.Policy, budget: p.config.Budget, teamLabel: w.TeamLabel,
+		maker: maker{source: w.Name, provider: w.Provider, policy: w.Policy, budget: p.config.Budget, teams: w.TeamLabels,
 			templates: p.config.Templates},
 	}
 	l.note(err)
@@ -278,22 +278,25 @@ func (l *look) opened(ctx context.Context, t thread, posts []Post) ([]Event, err
 	return events, nil
 }
 
-// withTeam adds what the label says that has a team run, where an open issue has it. Each time it is put on is an event of its own, however it was
+// withTeam adds what the labels say that have a team run, where an open issue has one. Each time it is put on is an event of its own, however it was
 // heard of, so that a run is begun once for each.
 func (l *look) withTeam(ctx context.Context, t thread, events []Event) ([]Event, error) {
-	if !t.item.TeamLabel || !t.item.Open || l.watched.Graph == nil {
+	if len(t.item.TeamLabels) == 0 || !t.item.Open || l.watched.Graph == nil {
 		return events, nil
 	}
-	by, there, err := l.watched.Graph.Labelled(ctx, t.item.NodeID, l.watched.TeamLabel)
+	put, err := l.watched.Graph.Labelled(ctx, t.item.NodeID, t.item.TeamLabels)
 	switch {
 	case errors.Is(err, fault.Denied), errors.Is(err, fault.Invalid), errors.Is(err, fault.NotFound):
 		// It will not be answered by asking again, and keeps nothing else of the item from being read.
 		l.note(err)
 		return events, nil
-	case err != nil, !there:
+	case err != nil:
 		return events, err
 	}
-	return append(events, l.maker.labelled(t, by)), nil
+	for _, by := range put {
+		events = append(events, l.maker.labelled(t, by))
+	}
+	return events, nil
 }
 
 func (l *look) record(ctx context.Context, r Record) error {
