@@ -23,7 +23,7 @@ const (
 	VerbStatus Verb = "status"
 	// VerbCleanup removes the item's working tree, if its agent has ended and nothing would be lost.
 	VerbCleanup Verb = "cleanup"
-	// VerbTeam begins the run of the team that is configured for the item.
+	// VerbTeam begins the run of the team that is configured for the item, or of the one that is named.
 	VerbTeam Verb = "team"
 )
 
@@ -36,7 +36,7 @@ func Verbs() []struct{ Verb, Does string } {
 		{string(VerbRetry), "try its events again that gave up or were dropped"},
 		{string(VerbStatus), "say how it stands"},
 		{string(VerbCleanup), "remove its working tree, if its agent has ended and nothing would be lost"},
-		{string(VerbTeam), "run the team that is configured for it"},
+		{string(VerbTeam), "run the team that is configured for it, or the one that you name behind it"},
 	}
 }
 

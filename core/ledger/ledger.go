@@ -27,7 +27,7 @@ type Key struct {
 	Provider string
 	// Host is the provider's host.
 	Host string
-	// Kind is what kind of object it is about: "opened", "comment", "review", "review_comment", "state", "check", "message".
+	// Kind is what kind of object it is about: "opened", "comment", "review", "review_comment", "state", "check", "labelled", "message".
 	Kind string
 	// ObjectID is the provider's own id of the object.
 	ObjectID string

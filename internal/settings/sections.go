@@ -269,6 +269,8 @@ func (t ServerTLS) Files() TLS { return TLS{t.CertFile, t.KeyFile, t.CAFile} }
 
 // Team says what a team does for the work items of some repositories.
 type Team struct {
+	// Name is what a label or a comment calls it by. Where none is said it is the first that matches.
+	Name string `conf:"name"`
 	// Match is as Tree.Match.
 	Match string `conf:"match"`
 	// File describes the team, as muxpost team run takes it, with placeholders for the item.
@@ -374,6 +376,9 @@ type Source struct {
 	Label    string `conf:"label"`
 	Assignee string `conf:"assignee"`
 	Mention  any    `conf:"mention"`
+	// TeamLabels have a team run for an open issue whenever one who may steer puts one there: labels, each with the name of its team; empty for the
+	// first that is configured for the repository.
+	TeamLabels map[string]string `conf:"team_labels"`
 	// Pulls has open pull requests read; ReadsPulls is what counts.
 	Pulls *bool `conf:"pulls"`
 	// CI are the kinds of results of CI to read, as in CIKinds; none when empty, and the first two when the file leaves it out.

@@ -156,14 +156,29 @@ func (s *Source) checkTriggers(p *problems, key string) {
 	login, self, ok := s.MentionOf()
 	p.add(!ok, "%s.mention: write the login of the account whose mentions count, without @, or true for the source's own", key)
 	p.add(self && !s.Authenticated(), "%s.mention is true and there is no token_file: without one there is no account to mention", key)
-	p.add(strings.TrimSpace(s.Label) == "" && s.Assignee == "" && login == "" && !self && ok,
-		"%s.label is empty: write the label that puts an issue under muxpost's care, such as agent, or set assignee or mention", key)
+	p.add(strings.TrimSpace(s.Label) == "" && s.Assignee == "" && login == "" && !self && ok && len(s.TeamLabels) == 0,
+		"%s.label is empty: write the label that puts an issue under muxpost's care, such as agent, or set assignee, mention or team_labels", key)
+	s.checkTeamLabels(p, key)
 	p.add(s.Assignee != "" && !validLogin(s.Assignee), "%s.assignee is %q: write a GitHub login, without @", key, s.Assignee)
 	kinds := CIKinds()
 	for i, kind := range s.CI {
 		p.add(!slices.Contains(kinds, kind), "%s.ci[%d] is %q: write one of %s, or ci: [] for none", key, i, kind, strings.Join(kinds, ", "))
 		p.add(slices.Index(s.CI, kind) < i, "%s.ci[%d] is %q, which is listed twice", key, i, kind)
 	}
+}
+
+func (s *Source) checkTeamLabels(p *problems, key string) {
+	seen := map[string]bool{}
+	for _, label := range sortedKeys(s.TeamLabels) {
+		at := fmt.Sprintf("%s.team_labels: %q", key, label)
+		p.add(strings.TrimSpace(label) == "" || strings.Contains(label, ","), "%s is no label: name one label, without a comma", at)
+		p.add(strings.EqualFold(label, s.Label), "%s is label, too: choose another, so that an issue can have an agent and no team", at)
+		p.add(seen[strings.ToLower(label)], "%s is there twice: GitHub takes no notice of the case of a label", at)
+		seen[strings.ToLower(label)] = true
+		team := s.TeamLabels[label]
+		p.add(team != "" && !validName(team), "%s has the team %q: write the name of an entry of dispatcher.teams, or nothing for the first that matches", at, team)
+	}
+	p.add(len(seen) > 0 && !s.Authenticated(), "%s.team_labels is set and there is no token_file: GitHub says only with one who put a label on an issue", key)
 }
 
 func (a *App) check(p *problems, key string) {

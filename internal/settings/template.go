@@ -66,6 +66,8 @@ poller:
 # Open issues with this label become work items; and those that mention a login, or are assigned to one (assignee).
 #      label: muxpost
 #      mention: muxpost-bot
+# Whoever may steer has a team run for an issue by this label: the one of that name in dispatcher.teams.
+#      team_labels: {muxpost-team: crew}
 # Who may steer an agent, by what they write. Nobody else does, and an issue of somebody else is not started by its label alone unless
 # trust_label is true.
 #      authors: [alice]

@@ -55,6 +55,7 @@ const (
 func (t Team) Wait() time.Duration { return cmp.Or(t.Backoff, defaultTeamBackoff) }
 
 func (t Team) check(ps *problems, key string) {
+	ps.add(t.Name != "" && !validName(t.Name), "%s.name is %q: write a short name of a-z, 0-9, - and _, such as review", key, t.Name)
 	_, err := path.Match(t.Match, "")
 	ps.add(t.Match != "" && (err != nil || strings.Count(t.Match, "/") != 1), "%s.match is %q: write a pattern of owner/repo, such as octo/*", key, t.Match)
 	ps.add(t.File == "", "%s.file: name the file that describes the team", key)

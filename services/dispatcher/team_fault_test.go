@@ -126,6 +126,30 @@ func TestT113_AHostThatIsShortOfDescriptorsLosesNothing(t *testing.T) {
 	}
 }
 
+func TestT72_TheLastPaneOfAHostIsKilledAndTheRunGoesOn(t *testing.T) {
+	t.Parallel()
+	c := newCrews(t, 1)
+	c.dispatcher()
+	c.answers()
+	run := c.run(c.spec("crew", "a", "echo a >> order; test $(wc -l < order) -gt 1 || sleep 300", "b<a", "echo b >> order"))
+	c.until("it is at work", func() bool { return len(c.lines("order")) == 1 })
+	sockets, err := filepath.Glob(filepath.Join(c.hosts[0].dir, "task-*"))
+	if err != nil || len(sockets) != 1 {
+		t.Fatalf("%v, %v", sockets, err)
+	}
+	if out, err := exec.Command("tmux", "-N", "-S", sockets[0], "kill-pane", "-t", "%0").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	got := c.over(run.GetRunId())
+	if got.GetRun().GetPhase() != teamv1.Phase_PHASE_COMPLETE || got.GetRun().GetFixLoops() != 1 || strings.Join(c.lines("order"), " ") != "a a b" {
+		c.logs()
+		t.Errorf("%v: %v", c.lines("order"), got)
+	}
+	if a := got.GetAttempts()[0]; a.GetResult() != "failed" || a.GetReason() != "hang_up" {
+		t.Errorf("%v", a)
+	}
+}
+
 func TestTeam_ThePersonsCommandRunsOne(t *testing.T) {
 	t.Parallel()
 	c := newCrews(t, 1)

@@ -80,6 +80,12 @@ const crewTable = `
 
 func newCrews(t *testing.T, hosts int, change ...func(c *crews, i int) string) *crews {
 	t.Helper()
+	return newCrewsOn(t, dbtest.NewURL(t), hosts, change...)
+}
+
+// newCrewsOn is newCrews on a database that is there.
+func newCrewsOn(t *testing.T, url string, hosts int, change ...func(c *crews, i int) string) *crews {
+	t.Helper()
 	for _, needed := range []string{"tmux", "go"} {
 		needs.Program(t, needed)
 	}
@@ -91,7 +97,7 @@ func newCrews(t *testing.T, hosts int, change ...func(c *crews, i int) string) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &crews{t: t, bin: bin, dir: dir, work: filepath.Join(dir, "work"), url: dbtest.NewURL(t)}
+	c := &crews{t: t, bin: bin, dir: dir, work: filepath.Join(dir, "work"), url: url}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	if c.pool, err = db.Open(t.Context(), db.Config{URL: c.url, AppName: t.Name()}); err != nil {
 		t.Fatal(err)

@@ -17,8 +17,9 @@ import (
 	"muxpost.dev/muxpost/services/dispatcher/internal/team"
 )
 
-// policies reads the teams of the configuration, and returns what is run for a work item: the first that matches, for that item.
-func policies(teams []settings.Team) (func(workitem.Ref) (team.Policy, bool), error) {
+// policies reads the teams of the configuration, and returns what is run for a work item: the first that matches, and has the name that is
+// said, for that item.
+func policies(teams []settings.Team) (func(item workitem.Ref, name string) (team.Policy, bool), error) {
 	var read []team.Policy
 	for _, t := range teams {
 		spec, err := teamFile(t.File)
@@ -28,9 +29,9 @@ func policies(teams []settings.Team) (func(workitem.Ref) (team.Policy, bool), er
 		}
 		read = append(read, team.Policy{Spec: spec, Retries: t.Retries, Backoff: t.Wait()})
 	}
-	return func(item workitem.Ref) (team.Policy, bool) {
+	return func(item workitem.Ref, name string) (team.Policy, bool) {
 		for i, t := range teams {
-			if t.Matches(item.Owner(), item.Repo()) {
+			if (name == "" || name == t.Name) && t.Matches(item.Owner(), item.Repo()) {
 				p := read[i]
 				p.Spec = forItem(p.Spec, item)
 				return p, true

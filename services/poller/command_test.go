@@ -76,11 +76,14 @@ type itemTeams struct {
 }
 
 func (t itemTeams) StartItemRun(_ context.Context, r *teamv1.StartItemRunRequest) (*teamv1.StartItemRunResponse, error) {
-	if err := t.d.order("team", r.GetWorkItem(), r.GetWho()); err != nil {
+	if err := t.d.order(strings.Fields("team " + r.GetWorkItem() + " " + r.GetTeam() + " " + r.GetWho())...); err != nil {
 		return nil, err
 	}
 	t.d.mu.Lock()
 	defer t.d.mu.Unlock()
+	if t.d.refusal == nil && !slices.Contains(t.d.runs, r.GetOrderId()) {
+		t.d.runs = append(t.d.runs, r.GetOrderId())
+	}
 	return &teamv1.StartItemRunResponse{Run: &teamv1.Run{RunId: "r1", Tasks: 3}}, t.d.refusal
 }
 
@@ -267,7 +270,7 @@ func TestCommand_ACrashRepeatsOnlyWhatChangesNothingMore(t *testing.T) {
 	must(t, err)
 	equal(t, "claimed", []any{ok, claimed.What, claimed.Command}, []any{true, ledger.PostCommand, "/muxpost pause"})
 	commander := poll.NewCommander(p.store, p.retrier, p.asked, p.telemetry.Logger)
-	_, reaction, err := commander.Command(t.Context(), claimed.WorkItem, claimed.Author, ledger.Command{Verb: ledger.VerbPause})
+	_, reaction, err := commander.Command(t.Context(), claimed.DeliveryID, claimed.WorkItem, claimed.Author, ledger.Command{Verb: ledger.VerbPause})
 	must(t, err)
 	equal(t, "reaction", reaction, "+1")
 	must(t, w.open(t).notifier.Carry(t.Context()))

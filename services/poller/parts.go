@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -187,8 +189,8 @@ func (p *parts) watch(c settings.Poller) (watched []poll.Watched, tickets map[st
 			MaxInterval: s.MaxInterval, FullRead: s.FullRead, Meter: source,
 			Policy: poll.Policy{Authors: s.Authors, Associations: upper(s.Associations), Machines: s.Machines, TrustLabel: s.TrustLabel,
 				Mention: mention},
-			MentionSelf: mentionSelf,
-			Notices:     s.Notices, Branch: branchOf(s), Webhooks: s.Webhook,
+			MentionSelf: mentionSelf, TeamLabels: s.TeamLabels,
+			Notices: s.Notices, Branch: branchOf(s), Webhooks: s.Webhook,
 		}
 		if s.Authenticated() { // GraphQL answers nobody without a credential
 			w.Graph = source
@@ -203,8 +205,8 @@ func (p *parts) watch(c settings.Poller) (watched []poll.Watched, tickets map[st
 func clientOf(s settings.Source, tracer trace.TracerProvider) (*github.Client, error) {
 	mention, self, _ := s.MentionOf() // checked with the configuration
 	c := github.Config{
-		BaseURL: s.BaseURL, Host: s.Host, Label: s.Label, Assignee: s.Assignee, Mention: mention, MentionSelf: self, Pulls: s.ReadsPulls(), CI: s.CI,
-		CIInterval: s.Interval, CIQuiet: s.MaxInterval, TracerProvider: tracer,
+		BaseURL: s.BaseURL, Host: s.Host, Label: s.Label, Assignee: s.Assignee, Mention: mention, MentionSelf: self, TeamLabels: slices.Sorted(maps.Keys(s.TeamLabels)),
+		Pulls: s.ReadsPulls(), CI: s.CI, CIInterval: s.Interval, CIQuiet: s.MaxInterval, TracerProvider: tracer,
 	}
 	if s.App == nil {
 		token, err := github.NewToken(s.TokenFile, s.Token)

@@ -85,6 +85,8 @@ type dispatcher struct {
 	orders []string
 	silent bool
 	pauses map[string]*dispatcherv1.Pause
+	// runs are the orders that a team's run was begun for, each once.
+	runs []string
 }
 
 func (d *dispatcher) ListSessions(_ context.Context, r *dispatcherv1.ListSessionsRequest) (*dispatcherv1.ListSessionsResponse, error) {

@@ -42,6 +42,8 @@ type bench struct {
 	config  attempt.Config
 	// tmuxEnv is the environment of tmux, and so of its servers.
 	tmuxEnv []string
+	// now is the clock on the wall.
+	now func() time.Time
 	// unkept has nobody look after the attempts.
 	unkept bool
 	// around are put around what the runner works with.
@@ -63,7 +65,7 @@ func newBench(t *testing.T, change ...func(*bench)) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, dir: dir, work: filepath.Join(dir, "work"), execs: execs, env: map[string]string{},
+	b := &bench{t: t, dir: dir, work: filepath.Join(dir, "work"), execs: execs, env: map[string]string{}, now: time.Now,
 		tmuxEnv: []string{"PATH=" + os.Getenv("PATH"), "TERM=xterm-256color"},
 		entries: map[string]settings.Harness{"sh": {Binary: "/bin/sh", Task: []string{"-s"}}},
 		config: attempt.Config{Roots: []string{filepath.Join(dir, "work")}, Width: 200, Height: 50, Limit: time.Hour, MaxLimit: 2 * time.Hour,
@@ -115,7 +117,7 @@ func (b *bench) open() {
 		return os.LookupEnv(key)
 	}
 	b.Runner = attempt.New(b.config, attempt.Deps{Tmux: b.aroundTmux(b.tmux.Attempts()), Disk: b.aroundDisk(b.disk), Places: b.state, Table: table,
-		Logger: slog.New(slog.DiscardHandler), Now: time.Now, Getenv: getenv})
+		Logger: slog.New(slog.DiscardHandler), Now: b.now, Getenv: getenv})
 	if err := b.Adopt(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}

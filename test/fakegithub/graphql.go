@@ -26,7 +26,8 @@ var (
 
 // known are the names that may stand in a selection: fields, arguments and types.
 var known = []string{"__typename", "on", "id", "editor", "login", "lastEditedAt", "closingIssuesReferences", "first", "nodes", "totalCount", "number",
-	"repository", "nameWithOwner", "Node", "Comment", "PullRequest", "Issue", "IssueComment", "PullRequestReview", "PullRequestReviewComment"}
+	"repository", "nameWithOwner", "Node", "Comment", "PullRequest", "Issue", "IssueComment", "PullRequestReview", "PullRequestReviewComment",
+	"labels", "name", "timelineItems", "itemTypes", "LABELED_EVENT", "last", "LabeledEvent", "createdAt", "actor", "label"}
 
 type graphqlRequest struct {
 	Query     string
@@ -108,6 +109,9 @@ func (c *call) nodes(ids []string, selected map[string]bool, first int) (reply, 
 		if n.pull != nil && selected["closingIssuesReferences"] {
 			out["closingIssuesReferences"] = closingReferences(n.pull, first)
 		}
+		if n.issue != nil && selected["timelineItems"] {
+			out["labels"], out["timelineItems"] = c.labelled(n.issue, maxNodes)
+		}
 		found = append(found, out)
 	}
 	value := object{"data": object{"nodes": found}}
@@ -122,6 +126,7 @@ type node struct {
 	kind   string
 	edited Edited
 	pull   *issue
+	issue  *issue
 }
 
 func (c *call) everyNode() map[string]node {
@@ -132,20 +137,20 @@ func (c *call) everyNode() map[string]node {
 		}
 		for _, is := range r.issues {
 			if is.Pull != nil {
-				out[nodeID("PR", r.id, is.ID)] = node{"PullRequest", is.Edited, is}
+				out[nodeID("PR", r.id, is.ID)] = node{kind: "PullRequest", edited: is.Edited, pull: is}
 			} else {
-				out[nodeID("I", r.id, is.ID)] = node{"Issue", is.Edited, nil}
+				out[nodeID("I", r.id, is.ID)] = node{kind: "Issue", edited: is.Edited, issue: is}
 			}
 			for _, n := range is.comments {
-				out[nodeID("IC", r.id, n.ID)] = node{"IssueComment", n.Edited, nil}
+				out[nodeID("IC", r.id, n.ID)] = node{kind: "IssueComment", edited: n.Edited}
 			}
 			for _, rv := range is.reviews {
 				if !rv.seenBy(c.user) {
 					continue
 				}
-				out[nodeID("PRR", r.id, rv.ID)] = node{"PullRequestReview", rv.Edited, nil}
+				out[nodeID("PRR", r.id, rv.ID)] = node{kind: "PullRequestReview", edited: rv.Edited}
 				for _, n := range rv.comments {
-					out[nodeID("PRRC", r.id, n.ID)] = node{"PullRequestReviewComment", n.Edited, nil}
+					out[nodeID("PRRC", r.id, n.ID)] = node{kind: "PullRequestReviewComment", edited: n.Edited}
 				}
 			}
 		}
@@ -158,8 +163,24 @@ func (c *call) editor(edited Edited) any {
 	if edited.Editor == "" {
 		return nil
 	}
-	u := c.s.userFor(edited.Editor)
+	return c.actor(edited.Editor)
+}
+
+func (c *call) actor(login string) object {
+	u := c.s.userFor(login)
 	return object{"login": strings.TrimSuffix(u.Login, loginBotSuffix), "__typename": u.Type}
+}
+
+// labelled gives the labels of an issue, and the latest puttings on of labels.
+func (c *call) labelled(is *issue, last int) (labels, timeline object) {
+	names, events := []object{}, []object{}
+	for _, name := range is.Labels {
+		names = append(names, object{"name": name})
+	}
+	for _, l := range is.labellings[max(0, len(is.labellings)-last):] {
+		events = append(events, object{"id": nodeID("LE", is.repo.id, l.id), "createdAt": l.at, "actor": c.actor(l.by), "label": object{"name": l.label}})
+	}
+	return object{"nodes": names}, object{"nodes": events}
 }
 
 func closingReferences(is *issue, first int) object {

@@ -36,6 +36,8 @@ func (s *Server) openedEvents(is *issue, by *user) {
 func (s *Server) labelEvents(is *issue, by *user, before []string) {
 	c := s.eventCall(is.repo)
 	for _, name := range without(is.Labels, before) {
+		s.lastPut++
+		is.labellings = append(is.labellings, labelling{s.lastPut, name, by.Login, s.now()})
 		s.issueEvent(is, by, "labeled", object{"label": c.label(name)})
 	}
 	for _, name := range without(before, is.Labels) {

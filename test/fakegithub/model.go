@@ -141,6 +141,14 @@ type issue struct {
 	repo     *repo
 	comments []*comment // by id
 	reviews  []*review  // by id
+	// labellings are the puttings on of labels, oldest first. Only GraphQL shows them.
+	labellings []labelling
+}
+
+type labelling struct {
+	id        int64
+	label, by string
+	at        time.Time
 }
 
 type comment struct {

@@ -106,6 +106,7 @@ type Server struct {
 	lastStatus int64
 	lastRun    int64
 	lastLabel  int64
+	lastPut    int64 // of labels
 	requestSeq int64
 }
 

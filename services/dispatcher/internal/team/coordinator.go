@@ -39,8 +39,8 @@ type Config struct {
 	Process string
 	// Shadow has nothing begun or coordinated.
 	Shadow bool
-	// Policy says what is run for a work item; nil runs nothing for any.
-	Policy func(item workitem.Ref) (Policy, bool)
+	// Policy says what is run for a work item by a name, or by none; nil runs nothing for any.
+	Policy func(item workitem.Ref, name string) (Policy, bool)
 	// LookEvery is how often it is looked where no hint comes; zero for the usual.
 	LookEvery time.Duration
 }

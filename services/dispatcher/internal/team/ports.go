@@ -211,6 +211,8 @@ type Store interface {
 	// ReleaseRun lets a run go, so that another may take it at once.
 	ReleaseRun(ctx context.Context, id string, epoch int64) error
 	KnownRun(ctx context.Context, id string) (Known, error)
+	// Run returns a run alone.
+	Run(ctx context.Context, id string) (Run, error)
 	// Attempts returns the attempts of a run, or of one of its tasks, oldest first, without what they were told and what they showed.
 	Attempts(ctx context.Context, runID, taskID string) ([]Attempt, error)
 	// BeforeAttempt returns what is told to the next attempt of a task.

@@ -35,6 +35,9 @@ type hosts struct {
 	stops    []string
 	// first is where tasks are placed first.
 	first string
+	// ahead is how far their clock is ahead of the database's, and asked how often they were asked for an attempt.
+	ahead time.Duration
+	asked int
 }
 
 type held struct {
@@ -77,13 +80,15 @@ func (h *hosts) RunTask(_ context.Context, host string, l team.Launch) team.Answ
 		return known.answer
 	}
 	h.launches = append(h.launches, l)
-	h.runs[l.ID] = &held{host: host, answer: team.Answer{Kind: team.Going, Sight: team.Sight{Alive: true, PaneID: "%1", StartedAt: time.Now()}}}
+	h.runs[l.ID] = &held{host: host, answer: team.Answer{Kind: team.Going, Sight: team.Sight{Alive: true, PaneID: "%1",
+		StartedAt: time.Now().Add(h.ahead), ProgressAt: time.Now().Add(h.ahead)}}}
 	return h.runs[l.ID].answer
 }
 
 func (h *hosts) Attempt(_ context.Context, host, id string, _ bool) team.Answer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.asked++
 	if a := h.said(host, "get"); a != nil {
 		return *a
 	}
@@ -120,7 +125,7 @@ func (h *hosts) ends(result rules.Result) {
 	defer h.mu.Unlock()
 	for _, r := range h.runs {
 		if r.answer.Kind == team.Going {
-			r.answer = team.Answer{Kind: team.Done, Result: result, Detail: "it ended: " + string(result)}
+			r.answer = team.Answer{Kind: team.Done, Result: result, Detail: "it ended: " + string(result), EndedAt: time.Now().Add(h.ahead)}
 		}
 	}
 }
@@ -147,10 +152,13 @@ type bench struct {
 	run  team.Run
 }
 
-func newBench(t *testing.T, spec rules.Spec) *bench {
+func newBench(t *testing.T, spec rules.Spec, change ...func(*hosts)) *bench {
 	t.Helper()
 	pool := dbtest.New(t)
 	b := &bench{hosts: &hosts{says: map[string]func(string) *team.Answer{}, runs: map[string]*held{}}, Store: store.New(pool), t: t, pool: pool}
+	for _, c := range change {
+		c(b.hosts)
+	}
 	b.c = team.New(team.Config{Store: b.Store, Hosts: b.hosts, Hints: hints.New(), Logger: slog.New(slog.DiscardHandler), Tracer: noop.NewTracerProvider().Tracer(""),
 		Process: "d1", LookEvery: 20 * time.Millisecond})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -248,6 +256,46 @@ func TestT123_WhatNobodyCanVouchForIsFencedStoppedAndHandedOutAgainOnce(t *testi
 	}
 	if !strings.Contains(b.stops[0], "taken from its worker: stale") {
 		t.Errorf("%v", b.stops)
+	}
+}
+
+func TestT124_AHostsClockMakesNothingStaleAndHidesNothing(t *testing.T) {
+	for name, jump := range map[string]time.Duration{"an hour ahead": time.Hour, "an hour back": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, one(0), func(h *hosts) { h.ahead = jump })
+			b.running("a", 1)
+			asked := func() int {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				return b.asked
+			}
+			b.until("it was looked at for a while", func() bool { b.c.Poke(); return asked() > 20 })
+			first := b.attempts("a")
+			if a := first[0]; len(first) != 1 || a.State != team.Running || a.Lapsed || a.Gone || a.Fenced {
+				t.Errorf("it is taken for stale: %+v", a)
+			}
+			if off := time.Until(first[0].StartedAt) - jump; off.Abs() > 10*time.Minute {
+				t.Errorf("the host's time of the start is off by %v", off)
+			}
+			// By the database's clock nobody vouched for it in time: that is seen, whatever the host's clock says.
+			b.say("h1", unclear)
+			b.sql("update dispatcher.team_attempts set lease_until = now() where state <> 'ended'")
+			b.until("it is stale", func() bool { a := b.attempts("a")[0]; return a.State == team.Over && a.FenceReason == "stale" })
+			b.say("h1", nil)
+			b.running("a", 2)
+			// And so is that it has certainly ended by itself.
+			b.say("h1", silent)
+			b.mu.Lock()
+			b.first = "h2"
+			b.mu.Unlock()
+			b.sql("update dispatcher.team_attempts set gone_at = now() where state <> 'ended'")
+			b.until("it is lost", func() bool { return b.attempts("a")[1].Result == rules.Lost })
+			var wrong int
+			if err := b.pool.QueryRow(t.Context(), "select count(*) from dispatcher.team_attempts where abs(extract(epoch from now() - coalesce(settled_at, now()))) > 600 "+
+				"or abs(extract(epoch from now() - coalesce(host_at, now()))) > 600 or abs(extract(epoch from now() - coalesce(process_at, now()))) > 600").Scan(&wrong); err != nil || wrong > 0 {
+				t.Errorf("%d have a time of their host's where the database's should be, %v", wrong, err)
+			}
+		})
 	}
 }
 

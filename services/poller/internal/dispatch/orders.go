@@ -38,9 +38,9 @@ func (c *Client) Clean(ctx context.Context, workItem, who string) (kept string, 
 	return answer.GetDetail(), nil
 }
 
-// Team begins the run of the team that is configured for an item, and returns how many tasks it has.
-func (c *Client) Team(ctx context.Context, workItem, who string) (run string, tasks int, err error) {
-	answer, err := c.teams.StartItemRun(ctx, &teamv1.StartItemRunRequest{WorkItem: workItem, Who: bounded(who)})
+// Team begins the run of the team of a name that is configured for an item, once for each id, and returns how many tasks it has.
+func (c *Client) Team(ctx context.Context, id, workItem, name, who string) (run string, tasks int, err error) {
+	answer, err := c.teams.StartItemRun(ctx, &teamv1.StartItemRunRequest{WorkItem: workItem, Who: bounded(who), OrderId: id, Team: name})
 	return answer.GetRun().GetRunId(), int(answer.GetRun().GetTasks()), err
 }
 

@@ -39,6 +39,8 @@ type Config struct {
 	// that it mentions. Empty ones put none there. MentionSelf mentions the account that the credential acts as.
 	Label, Assignee, Mention string
 	MentionSelf              bool
+	// TeamLabels are the labels that have a team run for an issue.
+	TeamLabels []string
 	// Pulls has open pull requests listed.
 	Pulls bool
 	// CI are the kinds of results of CI that Checks returns, as poll names them.
@@ -65,7 +67,7 @@ type Client struct {
 
 	label, assignee, mention string
 	mentionSelf, pulls       bool
-	ci                       []string
+	ci, teamLabels           []string
 
 	transport *transport
 	refusals  refusals
@@ -142,7 +144,7 @@ func New(config Config) (*Client, error) {
 	}
 	return &Client{
 		api: api, direct: direct, base: base, host: host, timeout: timeout, now: config.Now, label: config.Label, assignee: config.Assignee,
-		mention: config.Mention, mentionSelf: config.MentionSelf, pulls: config.Pulls, ci: config.CI, transport: sender,
+		mention: config.Mention, teamLabels: config.TeamLabels, mentionSelf: config.MentionSelf, pulls: config.Pulls, ci: config.CI, transport: sender,
 		nodes: nodes{apart: config.App != nil && config.App.fixed == 0},
 		quiet: quietCI{interval: config.CIInterval, most: config.CIQuiet},
 	}, nil

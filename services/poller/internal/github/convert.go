@@ -3,6 +3,7 @@ package github
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -177,10 +178,8 @@ type care struct {
 }
 
 func (c care) of(number int, labels []*gh.Label, assignees []*gh.User) string {
-	for _, l := range labels {
-		if c.label != "" && strings.EqualFold(l.GetName(), c.label) {
-			return poll.CareLabel
-		}
+	if hasLabel(labels, c.label) {
+		return poll.CareLabel
 	}
 	for _, u := range assignees {
 		if c.assignee != "" && strings.EqualFold(u.GetLogin(), c.assignee) {
@@ -191,4 +190,28 @@ func (c care) of(number int, labels []*gh.Label, assignees []*gh.User) string {
 		return poll.CareMention
 	}
 	return ""
+}
+
+// ofIssue is of for an item that may be an issue with a label that has a team run.
+func (c care) ofIssue(item poll.Item, labels []*gh.Label, assignees []*gh.User) string {
+	care := c.of(int(item.Ref.Number()), labels, assignees)
+	if care == "" && len(item.TeamLabels) > 0 {
+		return poll.CareTeam
+	}
+	return care
+}
+
+// hasLabel reports whether a label is among others, in any case; none is never.
+func hasLabel(labels []*gh.Label, name string) bool {
+	return name != "" && slices.ContainsFunc(labels, func(l *gh.Label) bool { return strings.EqualFold(l.GetName(), name) })
+}
+
+// labelsOf returns those of some labels that are among others.
+func labelsOf(labels []*gh.Label, names []string) (out []string) {
+	for _, name := range names {
+		if hasLabel(labels, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }

@@ -30,17 +30,17 @@ const (
 
 	nodesQuery = `query($ids:[ID!]!){ nodes(ids:$ids){ __typename ... on Node{id} ... on Comment{ editor{login __typename} lastEditedAt } ` +
 		`... on PullRequest{ closingIssuesReferences(first:50){ nodes{ id number repository{ nameWithOwner } } } } } }`
+	// The latest hundred labellings hold that of every label that was just put on.
+	labelledQuery = `query($ids:[ID!]!){ nodes(ids:$ids){ __typename ... on Node{id} ... on Issue{ labels(first:100){ nodes{ name } } ` +
+		`timelineItems(itemTypes:[LABELED_EVENT], last:100){ nodes{ ... on LabeledEvent{ id createdAt actor{login __typename} label{name} } } } } } }`
 )
 
-// node is what the one query tells.
+// node is what the queries tell.
 type node struct {
 	ID       string     `json:"id"`
 	EditedAt *time.Time `json:"lastEditedAt"`
-	Editor   *struct {
-		Login string `json:"login"`
-		Type  string `json:"__typename"`
-	} `json:"editor"`
-	Closes struct {
+	Editor   *actor     `json:"editor"`
+	Closes   struct {
 		Nodes []struct {
 			Number     int `json:"number"`
 			Repository struct {
@@ -48,13 +48,34 @@ type node struct {
 			} `json:"repository"`
 		} `json:"nodes"`
 	} `json:"closingIssuesReferences"`
+	Labels struct {
+		Nodes []named `json:"nodes"`
+	} `json:"labels"`
+	Timeline struct {
+		Nodes []struct {
+			ID    string    `json:"id"`
+			At    time.Time `json:"createdAt"`
+			Actor *actor    `json:"actor"`
+			Label named     `json:"label"`
+		} `json:"nodes"`
+	} `json:"timelineItems"`
+}
+
+type named struct {
+	Name string `json:"name"`
+}
+
+// actor is an account, nil for one that is gone.
+type actor struct {
+	Login string `json:"login"`
+	Type  string `json:"__typename"`
 }
 
 // Editors returns who last edited posts, items or pull requests. What was never edited, or is gone, is not among them.
 func (c *Client) Editors(ctx context.Context, nodeIDs []string) (map[string]poll.Author, error) {
 	out := map[string]poll.Author{}
 	for _, batch := range c.nodes.batches(nodeIDs) {
-		found, err := c.query(ctx, batch.repository, batch.ids)
+		found, err := c.query(ctx, nodesQuery, batch.repository, batch.ids)
 		if err != nil {
 			return nil, err
 		}
@@ -62,18 +83,41 @@ func (c *Client) Editors(ctx context.Context, nodeIDs []string) (map[string]poll
 			if n.Editor == nil && n.EditedAt == nil {
 				continue
 			}
-			out[n.ID] = n.editor()
+			out[n.ID] = n.Editor.author()
 		}
 	}
 	return out, nil
 }
 
-// editor returns the account, with an empty login for one that is gone.
-func (n node) editor() poll.Author {
-	if n.Editor == nil {
+// Labelled returns who put each of the labels last on an issue, in the order of that. What it does not have now, or nobody can say of, is left out.
+func (c *Client) Labelled(ctx context.Context, nodeID string, labels []string) (out []poll.Labelling, err error) {
+	found, err := c.query(ctx, labelledQuery, c.nodes.repository(nodeID), []string{nodeID})
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range found {
+		for _, label := range labels {
+			if !slices.ContainsFunc(n.Labels.Nodes, func(l named) bool { return strings.EqualFold(l.Name, label) }) {
+				continue
+			}
+			for _, e := range slices.Backward(n.Timeline.Nodes) {
+				if e.ID != "" && strings.EqualFold(e.Label.Name, label) {
+					out = append(out, poll.Labelling{Label: label, NodeID: e.ID, Author: e.Actor.author(), At: e.At})
+					break
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b poll.Labelling) int { return a.At.Compare(b.At) })
+	return out, nil
+}
+
+// author returns the account, with an empty login for one that is gone.
+func (a *actor) author() poll.Author {
+	if a == nil {
 		return poll.Author{}
 	}
-	author := poll.Author{Login: n.Editor.Login, Machine: n.Editor.Type == typeBot}
+	author := poll.Author{Login: a.Login, Machine: a.Type == typeBot}
 	if author.Machine && !strings.HasSuffix(author.Login, botSuffix) {
 		author.Login += botSuffix
 	}
@@ -82,7 +126,7 @@ func (n node) editor() poll.Author {
 
 // Closes returns the issues that a pull request closes, on this host.
 func (c *Client) Closes(ctx context.Context, nodeID string) ([]workitem.Ref, error) {
-	found, err := c.query(ctx, c.nodes.repository(nodeID), []string{nodeID})
+	found, err := c.query(ctx, nodesQuery, c.nodes.repository(nodeID), []string{nodeID})
 	if err != nil {
 		return nil, err
 	}
@@ -160,10 +204,10 @@ type graphError struct {
 func (e graphError) aboutNode() bool { return len(e.Path) > 1 && e.Path[0] == "nodes" }
 
 // query asks for nodes. One that is gone, or that may not be seen, is left out.
-func (c *Client) query(ctx context.Context, repository string, ids []string) ([]node, error) {
+func (c *Client) query(ctx context.Context, query, repository string, ids []string) ([]node, error) {
 	ctx, cancel := context.WithTimeout(about(ctx, repository), c.timeout)
 	defer cancel()
-	body, err := json.Marshal(map[string]any{"query": nodesQuery, "variables": map[string]any{"ids": ids}})
+	body, err := json.Marshal(map[string]any{"query": query, "variables": map[string]any{"ids": ids}})
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, "", "cannot write a query", err)
 	}
@@ -173,7 +217,7 @@ func (c *Client) query(ctx context.Context, repository string, ids []string) ([]
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", userAgent())
-	subject := "the editors and links of what was written"
+	subject := "the editors, links and labels of what was written"
 	response, err := c.api.BareDo(request)
 	if err != nil {
 		return nil, c.failed(subject, response, err)

@@ -196,6 +196,9 @@ func (p payload) issue(issue *gh.Issue) (*poll.Item, error) {
 	if links := issue.GetPullRequestLinks(); links != nil {
 		item.Pull = &poll.Pull{Draft: issue.GetDraft(), Merged: !links.GetMergedAt().IsZero()}
 	}
+	if item.Pull == nil {
+		item.TeamLabels = labelsOf(issue.Labels, p.client.teamLabels)
+	}
 	return p.item(item, issue.Labels, issue.Assignees), nil
 }
 
@@ -208,7 +211,7 @@ func (p payload) pull(pull *gh.PullRequest) (*poll.Item, error) {
 }
 
 func (p payload) item(item poll.Item, labels []*gh.Label, assignees []*gh.User) *poll.Item {
-	item.Care = care{label: p.client.label, assignee: p.client.assignee}.of(int(item.Ref.Number()), labels, assignees)
+	item.Care = p.client.care().ofIssue(item, labels, assignees)
 	p.client.remember(p.Repository, item.NodeID)
 	return &item
 }

@@ -23,7 +23,8 @@ var _ poll.Source = (*Client)(nil)
 // before it while they are read is seen the next time.
 func (c *Client) Items(ctx context.Context, repository string) (poll.Listing, error) {
 	var out poll.Listing
-	care := care{label: c.label, assignee: c.assignee, mentioned: map[int]bool{}}
+	care := c.care()
+	care.mentioned = map[int]bool{}
 	seen := map[int]bool{}
 	queries, err := c.triggers(ctx)
 	for _, q := range queries {
@@ -111,12 +112,15 @@ func (c *Client) triggers(ctx context.Context) ([]trigger, error) {
 		}
 	}
 	add(poll.CareMention, "mentioned", mention)
+	for _, label := range c.teamLabels {
+		add(poll.CareTeam, "labels", label)
+	}
 	return out, nil
 }
 
 // Item returns one issue or pull request, open or not. That it mentions an account does not show when it is asked for alone.
 func (c *Client) Item(ctx context.Context, repository string, number uint64, pull bool) (poll.Item, error) {
-	care := care{label: c.label, assignee: c.assignee}
+	care := c.care()
 	if !pull {
 		var issue gh.Issue
 		if err := c.one(ctx, repository, fmt.Sprintf("issues/%d", number), &issue); err != nil {
@@ -124,7 +128,7 @@ func (c *Client) Item(ctx context.Context, repository string, number uint64, pul
 		}
 		if !issue.IsPullRequest() {
 			item, err := c.item(repository, &issue)
-			item.Care = care.of(issue.GetNumber(), issue.Labels, issue.Assignees)
+			item.Care = care.ofIssue(item, issue.Labels, issue.Assignees)
 			return item, err
 		}
 	}
@@ -210,8 +214,12 @@ func (c *Client) item(repository string, issue *gh.Issue) (poll.Item, error) {
 	if err != nil {
 		return poll.Item{}, c.odd(repository, "an issue", err)
 	}
+	item.TeamLabels = labelsOf(issue.Labels, c.teamLabels)
 	return item, nil
 }
+
+// care says what puts an item under our care, without who mentions whom.
+func (c *Client) care() care { return care{label: c.label, assignee: c.assignee} }
 
 func (c *Client) odd(repository, what string, err error) error {
 	return fault.Newf(fault.Invalid, fault.ReasonSourceRefused, "%s answers about %s with %s that cannot be used: %v", c.base.Host, repository, what, err).

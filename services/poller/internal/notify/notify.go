@@ -19,6 +19,8 @@ const (
 	postTime = 40 * time.Second
 	// endTime bounds what is written down after it.
 	endTime = 5 * time.Second
+	// kindLabelled is the kind of an order by a label, as the ledger names it.
+	kindLabelled = "labelled"
 	// leastLimit is how long a source is left alone that named a limit and no time.
 	leastLimit = time.Minute
 )
@@ -108,9 +110,9 @@ type Tickets interface {
 
 // Commands carries out orders to muxpost itself. Doing so again changes nothing. Its errors are faults: one that is no refusal is tried again.
 type Commands interface {
-	// Command carries out what somebody who may steer wrote about a work item, and returns what it is answered with: a comment, or where that is
-	// empty a reaction.
-	Command(ctx context.Context, workItem, who string, c ledger.Command) (text, reaction string, err error)
+	// Command carries out what somebody who may steer ordered about a work item, and returns what it is answered with: a comment, or where that is
+	// empty a reaction. id names the order.
+	Command(ctx context.Context, id, workItem, who string, c ledger.Command) (text, reaction string, err error)
 }
 
 // Notifier carries out posts. It is safe for use by many goroutines.
@@ -170,7 +172,7 @@ func (n *Notifier) carry(ctx context.Context, p Post) (Words, error) {
 	defer cancel()
 	if p.What == ledger.PostCommand {
 		command, _ := ledger.ParseCommand(p.Command)
-		text, reaction, err := n.orders.Command(ctx, p.WorkItem, p.Author, command)
+		text, reaction, err := n.orders.Command(ctx, p.DeliveryID, p.WorkItem, p.orderedBy(), command)
 		return Words{Text: text, Reaction: reaction}, err
 	}
 	tickets := n.tickets[p.Source]
@@ -186,6 +188,14 @@ func (n *Notifier) carry(ctx context.Context, p Post) (Words, error) {
 		return Words{}, err
 	}
 	return Words{}, tickets.Notice(ctx, p.Repository, p.Number, text(p))
+}
+
+// orderedBy says who gave an order, and how.
+func (p Post) orderedBy() string {
+	if p.Kind == kindLabelled {
+		return p.Author + " (by a label)"
+	}
+	return p.Author + " (in a comment)"
 }
 
 // errOld means that it is too late for the post.
@@ -247,7 +257,7 @@ func (n *Notifier) report(ctx context.Context, p Post, end End) {
 	case Done:
 		if p.What == ledger.PostCommand {
 			c, _ := ledger.ParseCommand(p.Command)
-			log.InfoContext(ctx, "an order in a comment was carried out or refused", "order", c.Name(), "who", p.Author)
+			log.InfoContext(ctx, "an order was carried out or refused", "order", c.Name(), "who", p.Author)
 			return
 		}
 		log.InfoContext(ctx, "told on the ticket", obs.KeyEvent, string(ledger.NoticePosted))

@@ -64,7 +64,7 @@ type fakeOrders struct {
 	carried        []string
 }
 
-func (f *fakeOrders) Command(_ context.Context, workItem, who string, c ledger.Command) (text, reaction string, err error) {
+func (f *fakeOrders) Command(_ context.Context, _, workItem, who string, c ledger.Command) (text, reaction string, err error) {
 	f.carried = append(f.carried, strings.Join([]string{workItem, who, c.String()}, " "))
 	return f.text, f.reaction, f.err
 }
@@ -207,7 +207,7 @@ func TestCarry_AnOrderIsCarriedOutAndItsAnswerKeptAndNothingIsWritten(t *testing
 			[]any{end.State, end.Answer, len(tt.orders.carried), len(tickets.writes), end.Limit}); diff != "" {
 			t.Errorf("%s: state, answer, carried, writes, limit (-want +got):\n%s", name, diff)
 		}
-		if tt.carried > 0 && tt.orders.carried[0] != "i alice /muxpost pause for now" {
+		if tt.carried > 0 && tt.orders.carried[0] != "i alice (in a comment) /muxpost pause for now" {
 			t.Errorf("%s: %q", name, tt.orders.carried)
 		}
 	}

@@ -51,11 +51,12 @@ type Agents interface {
 	Agent(ctx context.Context, workItem string) (Agent, error)
 	// Clean removes the working tree of an item; kept says why it stays, and is empty when it is gone.
 	Clean(ctx context.Context, workItem, who string) (kept string, err error)
-	// Team begins the run of the team that is configured for an item, and returns how many tasks it has.
-	Team(ctx context.Context, workItem, who string) (run string, tasks int, err error)
+	// Team begins the run of the team of a name that is configured for an item, or of the first for no name, and returns how many tasks it has. Asked again under one id, it answers for the run
+	// that was begun.
+	Team(ctx context.Context, id, workItem, name, who string) (run string, tasks int, err error)
 }
 
-// Commander carries out orders in comments. Each of them may be carried out again and then changes nothing more.
+// Commander carries out orders in comments, and by a label. Each of them may be carried out again and then changes nothing more.
 type Commander struct {
 	ledger  Ended
 	retrier *Retrier
@@ -77,22 +78,23 @@ const (
 // commandRows is how many events of an item an order looks at.
 const commandRows = 500
 
-// Command carries out what somebody who may steer wrote about a work item, and returns what it is answered with: a comment, or where that is
-// empty a reaction. An error means that it is not known what came of it, or that nobody answered: it is asked again. A refusal is an answer.
-func (c *Commander) Command(ctx context.Context, workItem, login string, order ledger.Command) (text, reaction string, err error) {
-	text, reaction, err = c.carry(ctx, workItem, login, order)
+// Command carries out what somebody who may steer ordered about a work item, and returns what it is answered with: a comment, or where that is
+// empty a reaction. An error means that it is not known what came of it, or that nobody answered: it is asked again, under the same id. A refusal is
+// an answer.
+func (c *Commander) Command(ctx context.Context, id, workItem, who string, order ledger.Command) (text, reaction string, err error) {
+	text, reaction, err = c.carry(ctx, id, workItem, who, order)
 	switch kind := fault.KindOf(err); {
 	case err == nil:
 		return text, reaction, nil
 	case kind == fault.Unavailable, kind == fault.Throttled, kind == fault.Internal, errors.Is(err, context.DeadlineExceeded):
 		return "", "", err
 	}
-	c.log.InfoContext(ctx, "an order in a comment was refused", obs.KeyWorkItem, workItem, "order", order.Name(), obs.KeyError, err)
+	c.log.InfoContext(ctx, "an order was refused", obs.KeyWorkItem, workItem, "order", order.Name(), obs.KeyError, err)
 	return refusal(err), refused, nil
 }
 
-func (c *Commander) carry(ctx context.Context, workItem, login string, order ledger.Command) (text, reaction string, err error) {
-	who, why := login+" (in a comment)", strings.Join(order.Args, " ")
+func (c *Commander) carry(ctx context.Context, id, workItem, who string, order ledger.Command) (text, reaction string, err error) {
+	why := strings.Join(order.Args, " ")
 	if len(why) > maxWhy {
 		why = strings.ToValidUTF8(why[:maxWhy], "")
 	}
@@ -123,7 +125,7 @@ func (c *Commander) carry(ctx context.Context, workItem, login string, order led
 	case ledger.VerbTeam:
 		var run string
 		var tasks int
-		if run, tasks, err = c.agents.Team(ctx, workItem, who); err == nil {
+		if run, tasks, err = c.agents.Team(ctx, id, workItem, strings.Join(order.Args[:min(1, len(order.Args))], ""), who); err == nil {
 			text = fmt.Sprintf("**muxpost** runs its team: %d tasks, and a verification. `muxpost team watch %s` follows it.", tasks, run)
 		}
 	default:
@@ -279,3 +281,8 @@ func withoutPaths(s string) string { return path.ReplaceAllString(line(s), "$1(a
 
 // plainCode is a word as it can stand between two backquotes.
 func plainCode(s string) string { return strings.ReplaceAll(line(s), "`", "") }
+
+// Said is what an order was answered with as it stands in its event: one line, and not too long. An answer without words says that it was carried out.
+func Said(answer string) string {
+	return cmp.Or(line(strings.NewReplacer("**", "", "`", "").Replace(answer)), "it was carried out")
+}

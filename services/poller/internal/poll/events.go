@@ -33,6 +33,8 @@ type maker struct {
 	provider string
 	policy   Policy
 	budget   int
+	// teams are the labels that have a team run, each with the team's name.
+	teams map[string]string
 	// templates are for the texts.
 	templates *prompt.Set
 }
@@ -141,6 +143,11 @@ func (m maker) opening(t thread, posts []Post) (Event, error) {
 	e := m.event(t, KindOpened, item.NodeID, onlyRevision)
 	e.Author, e.Association, e.URL = line(item.Author.Login), item.Author.Association, line(item.URL)
 	e.UpstreamAt = item.CreatedAt
+	if item.Care == CareTeam {
+		e = m.settled(e, ledger.ReasonCommand)
+		e.Detail = "nothing but the label " + line(item.TeamLabels[0]) + " puts it under care, which has a team run for it and no agent started"
+		return e, nil
+	}
 	if reason := m.policy.opening(item); reason != "" {
 		return m.settled(e, reason), nil
 	}
@@ -239,6 +246,17 @@ func stamp(t time.Time) string {
 		return ""
 	}
 	return strconv.FormatInt(t.Unix(), 10)
+}
+
+// labelled returns the event of a label that has a team run: an order, if it was put on by one who may steer.
+func (m maker) labelled(t thread, by Labelling) Event {
+	e := m.event(t, KindLabelled, by.NodeID, onlyRevision)
+	e.Author, e.URL, e.UpstreamAt, e.About = line(by.Author.Login), line(t.item.URL), by.At, "the label "+line(by.Label)
+	if reason := m.policy.labelled(by, t.item); reason != "" {
+		return m.settled(e, reason)
+	}
+	e, _ = AsCommand(e, ledger.Command{Verb: ledger.VerbTeam, Args: strings.Fields(m.teams[by.Label])}.String())
+	return e
 }
 
 // check returns the event of a result of CI that an agent should know: one that failed.

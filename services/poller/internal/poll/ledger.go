@@ -21,6 +21,8 @@ const (
 	KindState = "state"
 	// KindCheck is a result of CI.
 	KindCheck = "check"
+	// KindLabelled says that the label was put on that has a team run.
+	KindLabelled = "labelled"
 )
 
 // Ledger keeps items, events and how far each source was read. Its errors are faults.

@@ -50,7 +50,8 @@ func (p *Poller) newLook(ctx context.Context, w Watched, began time.Time) *look 
 	}
 	l := &look{
 		ledger: p.config.Ledger, rearmer: p.config.Rearmer, edits: &p.edits, rounds: &p.rounds, watched: w, began: began, result: Result{Source: w.Name},
-		maker: maker{source: w.Name, provider: w.Provider, policy: w.Policy, budget: p.config.Budget, templates: p.config.Templates},
+		maker: maker{source: w.Name, provider: w.Provider, policy: w.Policy, budget: p.config.Budget, teams: w.TeamLabels,
+			templates: p.config.Templates},
 	}
 	l.note(err)
 	return l
@@ -228,6 +229,9 @@ func (l *look) item(ctx context.Context, item Item, k *Known, at time.Time) erro
 	if told {
 		r.Events = append(r.Events, state)
 	}
+	if r.Events, err = l.withTeam(ctx, thread{workItem: k.WorkItem, item: item}, r.Events); err != nil {
+		return err
+	}
 	r.CommentsSince = latest(k.CommentsSince, r.CommentsSince)
 	r.Closed = !item.Open
 	return l.record(ctx, r)
@@ -245,6 +249,9 @@ func (l *look) firstSight(ctx context.Context, item Item, k *Known, at time.Time
 		return err
 	}
 	events, err := l.opened(ctx, t, posts)
+	if err == nil {
+		events, err = l.withTeam(ctx, t, events)
+	}
 	if err != nil {
 		return err
 	}
@@ -267,6 +274,27 @@ func (l *look) opened(ctx context.Context, t thread, posts []Post) ([]Event, err
 	if edited && l.maker.policy.edited(t.item.Author, orGone(editor), true) {
 		events[0] = l.maker.settled(events[0], ReasonEditor)
 		events[0].Detail = explainEdit(orGone(editor), true)
+	}
+	return events, nil
+}
+
+// withTeam adds what the labels say that have a team run, where an open issue has one. Each time it is put on is an event of its own, however it was
+// heard of, so that a run is begun once for each.
+func (l *look) withTeam(ctx context.Context, t thread, events []Event) ([]Event, error) {
+	if len(t.item.TeamLabels) == 0 || !t.item.Open || l.watched.Graph == nil {
+		return events, nil
+	}
+	put, err := l.watched.Graph.Labelled(ctx, t.item.NodeID, t.item.TeamLabels)
+	switch {
+	case errors.Is(err, fault.Denied), errors.Is(err, fault.Invalid), errors.Is(err, fault.NotFound):
+		// It will not be answered by asking again, and keeps nothing else of the item from being read.
+		l.note(err)
+		return events, nil
+	case err != nil:
+		return events, err
+	}
+	for _, by := range put {
+		events = append(events, l.maker.labelled(t, by))
 	}
 	return events, nil
 }

@@ -78,6 +78,19 @@ func (p Policy) opening(i Item) (reason string) {
 	return p.judge(i.Author, "")
 }
 
+// labelled judges who put the label on that has a team run: a reason to settle that, or none. Nobody says what he is to the repository, unless he
+// wrote the item.
+func (p Policy) labelled(by Labelling, i Item) (reason string) {
+	if strings.EqualFold(by.Author.Login, i.Author.Login) && by.Author.Machine == i.Author.Machine {
+		by.Author.Association = i.Author.Association
+	}
+	reason = p.judge(by.Author, "")
+	if p.TrustLabel && reason == ledger.ReasonUnauthorised {
+		return ""
+	}
+	return reason
+}
+
 // mentioned reports whether somebody who may steer mentions the account: in what he wrote of the item himself, or in a post.
 func (p Policy) mentioned(i Item, posts []Post) bool {
 	if p.judge(i.Author, "") == "" && mentions(i.Title+"\n"+i.Body, p.Mention) {

@@ -35,6 +35,8 @@ type Watched struct {
 	Graph Graph
 	// MentionSelf is whether the account whose mention counts is the source's own.
 	MentionSelf bool
+	// TeamLabels are the labels that have a team run for an issue, each with the team's name; empty for the one that is configured first.
+	TeamLabels map[string]string
 	// Branch is the name of the branch that belongs to an item, with {number} for the item's number; empty for none.
 	Branch string
 	// Meter tells what reading costs; nil when nobody counts.

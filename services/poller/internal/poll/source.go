@@ -33,6 +33,9 @@ type Graph interface {
 	HasBranch(ctx context.Context, repository, branch string) (bool, error)
 	// Self returns the login that the source's token acts as; empty when it has none.
 	Self(ctx context.Context) (string, error)
+	// Labelled returns who put each of the labels last on an issue, by its node id, in the order of that. What it does not have now is left
+	// out.
+	Labelled(ctx context.Context, nodeID string, labels []string) ([]Labelling, error)
 }
 
 // Listing is what a repository shows.
@@ -66,8 +69,21 @@ type Item struct {
 	Open bool
 	// Care is what puts it under our care: one of the names below; empty for a pull request that nothing does.
 	Care string
+	// TeamLabels are those of an issue's labels that have a team run for it, as the configuration writes them.
+	TeamLabels []string
 	// Pull is of a pull request, nil of an issue.
 	Pull *Pull
+}
+
+// Labelling is one putting on of a label.
+type Labelling struct {
+	// Label is as it was asked for.
+	Label string
+	// NodeID is the provider's own id of it: the same label put on again has another.
+	NodeID string
+	Author Author
+	// At is on the source's clock.
+	At time.Time
 }
 
 // What puts an item under our care.
@@ -75,6 +91,8 @@ const (
 	CareLabel    = "label"
 	CareAssigned = "assigned"
 	CareMention  = "mention"
+	// CareTeam is a label that has a team run: an issue that nothing else puts there has no agent started for it.
+	CareTeam = "team"
 )
 
 // Pull is what a pull request has beyond an issue.

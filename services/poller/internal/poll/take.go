@@ -86,6 +86,9 @@ func (l *look) heardIssue(ctx context.Context, c Change, place string) error {
 	if told {
 		r.Events = append(r.Events, state)
 	}
+	if r.Events, err = l.withTeam(ctx, t, r.Events); err != nil {
+		return err
+	}
 	return l.record(ctx, r)
 }
 

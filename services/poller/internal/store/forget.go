@@ -31,8 +31,8 @@ func finished(row string) string {
     or e.state = 'cancelled' and e.updated_at < now() - greatest(@keep::interval, @cancelled::interval))`, "e.", row+".")
 }
 
-// What has an object key, and a result of CI, may be listed upstream for as long as it is there, so how far it was forgotten stays with its item. The rest comes in
-// once: the opening event at the first sight of its item, which is never forgotten, and what was sent by hand.
+// What has an object key, a result of CI and a labelling may be listed upstream for as long as it is there, so how far it was forgotten stays with its item. The
+// rest comes in once: the opening event at the first sight of its item, which is never forgotten, and what was sent by hand.
 //
 // The revisions of an object are deleted once all of them are finished, the oldest first: what is left is always the newest, by which an
 // edit is told.
@@ -49,7 +49,7 @@ with old as (
   for update of e skip locked
 ), gone as (
   delete from poller.events e using old where e.id = old.id
-  returning e.work_item, e.object_key <> '' or e.kind = 'check' as listed, greatest(e.upstream_at, least(e.revised_at, now() - @keep::interval)) as at
+  returning e.work_item, e.object_key <> '' or e.kind in ('check', 'labelled') as listed, greatest(e.upstream_at, least(e.revised_at, now() - @keep::interval)) as at
 ), marked as (
   update poller.items i set forgotten_through = greatest(i.forgotten_through, f.at)
   from (select work_item, max(at) as at from gone where listed group by work_item) f

@@ -51,7 +51,7 @@ where o.state = 'skipped'`, pgx.NamedArgs{
 
 // reactable are the kinds of events that can have a reaction upstream.
 func reactable() []string {
-	return slices.DeleteFunc([]string{"opened", "comment", "review", "review_comment", "state", "check", "message"},
+	return slices.DeleteFunc([]string{"opened", "comment", "review", "review_comment", "state", "check", "labelled", "message"},
 		func(kind string) bool { return !ledger.Reactable(kind) })
 }
 
@@ -142,7 +142,7 @@ func (s *Store) ClaimPost(ctx context.Context, sources []string, lease time.Dura
 	if p.What == ledger.PostCommand {
 		p.Posting.Time = ledger.CommandTime
 	}
-	if p.Kind != poll.KindOpened && p.Kind != poll.KindMessage {
+	if p.Kind != poll.KindOpened && p.Kind != poll.KindMessage && p.Kind != poll.KindLabelled {
 		p.Comment = order
 	}
 	if p.State, err = parseState(state); err != nil {
@@ -199,15 +199,17 @@ where name = @source`, args); err != nil {
 	})
 }
 
-// postAnswer has an order answered that has ended.
+// postAnswer has an order answered that has ended. The order's event says what came of it, too, for who does not see the ticket.
 func (s *Store) postAnswer(ctx context.Context, tx pgx.Tx, p notify.Post, end notify.End) error {
 	if end.State == notify.Waiting || end.Answer == (notify.Words{}) {
 		return nil
 	}
+	end.Answer.Text = clean(end.Answer.Text)
 	var event int64
-	if err := tx.QueryRow(ctx, `select event_id from poller.outbox where id = $1`, p.ID).Scan(&event); err != nil {
+	if err := tx.QueryRow(ctx, `
+update poller.events set detail = detail || '; ' || @said::text where id = (select event_id from poller.outbox where id = @id) returning id`,
+		pgx.NamedArgs{"id": p.ID, "said": poll.Said(end.Answer.Text)}).Scan(&event); err != nil {
 		return err
 	}
-	end.Answer.Text = clean(end.Answer.Text)
 	return s.post(ctx, tx, p.Source, event, []ledger.Post{ledger.PostAnswer}, end.Answer)
 }

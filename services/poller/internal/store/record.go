@@ -121,7 +121,7 @@ func (s *Store) fresh(ctx context.Context, r poll.Record) (out []poll.Event, err
 		revision, there := known[cmp.Or(object, e.Key.String())]
 		switch {
 		case there && (object == "" || revision == e.Key.Revision || e.First):
-		case there || object == "" && e.Kind != poll.KindCheck || e.UpstreamAt.After(forgotten):
+		case there || object == "" && e.Kind != poll.KindCheck && e.Kind != poll.KindLabelled || e.UpstreamAt.After(forgotten):
 			out = append(out, e)
 		case object == "":
 		case e.EditedAt.After(forgotten):

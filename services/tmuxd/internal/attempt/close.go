@@ -90,6 +90,11 @@ func (r *Runner) release(ctx context.Context, m Memory) bool {
 		r.Tmux.Tidy(m.Target)
 		return true
 	}
+	if seen.Respawned {
+		// Whoever looks into it is left alone for as long as what he runs there lives.
+		freed, err := r.Tmux.Free(ctx, m.Target, m.Pane)
+		return err == nil && freed && r.gone(ctx, m)
+	}
 	if seen.Found.ID == "" {
 		return true // what is there is not its own
 	}

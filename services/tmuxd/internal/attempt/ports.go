@@ -75,6 +75,8 @@ type Seen struct {
 	End  task.End
 	// Found names the pane; zero unless it is there.
 	Found Pane
+	// Respawned is true where a person runs something else in it, or did.
+	Respawned bool
 }
 
 // Disk keeps what outlives an attempt and tmuxd itself.

@@ -59,8 +59,13 @@ func (a Attempts) Look(ctx context.Context, target, stamp string) (attempt.Seen,
 	if !v.PanesRead {
 		return attempt.Seen{}, nil
 	}
+	gone := attempt.Seen{Answer: session.Answered, Pane: task.Gone}
 	for _, p := range v.Panes {
-		if p.Stamp != stamp || p.ID != p.AgentPane || strconv.Itoa(p.Pid) != p.AgentPid {
+		if p.Stamp != stamp || p.ID != p.AgentPane {
+			continue
+		}
+		if strconv.Itoa(p.Pid) != p.AgentPid {
+			gone.Respawned = true // which keeps everything but the pid
 			continue
 		}
 		out := attempt.Seen{Answer: session.Answered, Pane: task.Alive, Found: attempt.Pane{Stamp: stamp, Generation: v.Generation,
@@ -71,7 +76,7 @@ func (a Attempts) Look(ctx context.Context, target, stamp string) (attempt.Seen,
 		}
 		return out, nil
 	}
-	return attempt.Seen{Answer: session.Answered, Pane: task.Gone}, nil
+	return gone, nil
 }
 
 // endOf says what tmux reports of a dead pane's process. It can have missed it.

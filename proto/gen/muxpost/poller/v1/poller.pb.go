@@ -1448,7 +1448,8 @@ type LedgerEntry struct {
 	WorkItem string `protobuf:"bytes,2,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
 	// Source that brought it; "manual" for Submit.
 	Source string `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
-	// What happened: "opened", "comment", "review", "review_comment" (an inline comment), "state", "check" (a result of CI) or "message".
+	// What happened: "opened", "comment", "review", "review_comment" (an inline comment), "state", "check" (a result of CI), "labelled" (the label was
+	// put on that has a team run) or "message".
 	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Who did it upstream; empty by hand, and of what carries nobody's words (state, check).
 	Author string `protobuf:"bytes,5,opt,name=author,proto3" json:"author,omitempty"`

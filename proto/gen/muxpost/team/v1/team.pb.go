@@ -621,7 +621,12 @@ type StartItemRunRequest struct {
 	// The work item. Required.
 	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
 	// Who begins it, for others to read: at most 100 bytes.
-	Who           string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	Who string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	// Names the order, for whoever does not know what came of it and asks again: at most 100 bytes. A run is begun once for each; whoever asks again is
+	// answered with it, however it stands. Empty begins another.
+	OrderId string `protobuf:"bytes,3,opt,name=order_id,json=orderId,proto3" json:"order_id,omitempty"`
+	// The name of the team (dispatcher.teams); empty for the first that is configured for the item.
+	Team          string `protobuf:"bytes,4,opt,name=team,proto3" json:"team,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -670,10 +675,24 @@ func (x *StartItemRunRequest) GetWho() string {
 	return ""
 }
 
+func (x *StartItemRunRequest) GetOrderId() string {
+	if x != nil {
+		return x.OrderId
+	}
+	return ""
+}
+
+func (x *StartItemRunRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
 // StartItemRunResponse is the run.
 type StartItemRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As it begins.
+	// As it begins, or as it stands where it was begun before.
 	Run           *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2257,10 +2276,12 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\ttake_over\x18\x03 \x01(\bR\btakeOver\"d\n" +
 	"\x10StartRunResponse\x12&\n" +
 	"\x03run\x18\x01 \x01(\v2\x14.muxpost.team.v1.RunR\x03run\x12(\n" +
-	"\x10abandoned_run_id\x18\x02 \x01(\tR\x0eabandonedRunId\"D\n" +
+	"\x10abandoned_run_id\x18\x02 \x01(\tR\x0eabandonedRunId\"s\n" +
 	"\x13StartItemRunRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x10\n" +
-	"\x03who\x18\x02 \x01(\tR\x03who\">\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x19\n" +
+	"\border_id\x18\x03 \x01(\tR\aorderId\x12\x12\n" +
+	"\x04team\x18\x04 \x01(\tR\x04team\">\n" +
 	"\x14StartItemRunResponse\x12&\n" +
 	"\x03run\x18\x01 \x01(\v2\x14.muxpost.team.v1.RunR\x03run\"\xb9\x06\n" +
 	"\x03Run\x12\x15\n" +
