@@ -38,7 +38,8 @@ func build(dir string, clocks bool) error {
 		if err != nil {
 			return err
 		}
-		flag, err := drill.Overlay(filepath.Join(dir, "overlay"), root, patches)
+		// Go passes over a directory of such a name: what lies in it is no package of this module.
+		flag, err := drill.Overlay(filepath.Join(dir, "_overlay"), root, patches)
 		if err != nil {
 			return err
 		}
