@@ -225,6 +225,17 @@ func TestTeamRun_RefusesAFileThatIsNoTeam(t *testing.T) {
 	}
 }
 
+func TestTeam_ShowsARunThatCannotBeReadInItsPlace(t *testing.T) {
+	f := newFakeTeams(teamv1.Phase_PHASE_EXEC)
+	f.whole.Run.Problem, f.whole.Run.EndTime, f.whole.Run.Detail = "its record cannot be read: it is damaged; end it with `muxpost team abandon r1`", nil, ""
+	d := teamDesk(t, f)
+	for _, line := range [][]string{{"team", "status"}, {"team", "status", "crew"}} {
+		if err := d.run(t, line...); err != nil || !strings.Contains(d.out.String(), "unreadable") || !strings.Contains(d.out.String(), "muxpost team abandon r1") {
+			t.Errorf("%v: %v\n%s", line, err, d.out)
+		}
+	}
+}
+
 func TestTeam_SaysHowARunStands(t *testing.T) {
 	f := newFakeTeams(teamv1.Phase_PHASE_FAILED)
 	f.log = &teamv1.GetLogResponse{Output: "one\ttwo\x1b[2J\nthree\n", Prompt: "do a"}

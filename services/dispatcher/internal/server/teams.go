@@ -402,7 +402,7 @@ func runTo(r team.Run) *teamv1.Run {
 	return &teamv1.Run{RunId: r.ID, Team: r.Spec.Team, Phase: runPhases[r.Phase], PhaseSince: moment(r.PhaseSince), FixLoops: int32(r.FixLoops), //nolint:gosec // small
 		MaxFixLoops: int32(r.Spec.MaxFixLoops), Ending: r.Ending != rules.NoPhase && !r.Phase.Terminal(), Reason: string(r.Reason), Detail: r.Detail, //nolint:gosec // small
 		Waits: r.Waits, Who: r.Who, EndedBy: r.EndedBy, WorkItem: r.WorkItem, Coordinator: r.Holder, Coordinated: r.Held, BeatAt: moment(r.Beat), Epoch: r.Epoch,
-		TraceId: r.TraceID, CreateTime: moment(r.CreatedAt), EndTime: moment(r.EndedAt), Tasks: int32(r.Total), Version: r.Version, Try: int32(r.Try), RetryAt: moment(r.RetryAt)} //nolint:gosec // small
+		TraceId: r.TraceID, CreateTime: moment(r.CreatedAt), EndTime: moment(r.EndedAt), Tasks: int32(r.Total), Version: r.Version, Try: int32(r.Try), RetryAt: moment(r.RetryAt), Problem: r.Problem()} //nolint:gosec // small
 }
 
 func attemptTo(a team.Attempt) *teamv1.AttemptStatus {

@@ -23,7 +23,7 @@ var _ team.Store = (*Store)(nil)
 const (
 	runOpen = "phase not in ('complete', 'failed', 'cancelled')"
 
-	runColumns = `run_id, spec, total, phase, phase_since, version, fix_loops, ending, reason, detail, ended_by, waits, who, work_item, try, retries, backoff, retry_at, holder, epoch,
+	runColumns = `run_id, team, spec, total, phase, phase_since, version, fix_loops, ending, reason, detail, ended_by, waits, who, work_item, try, retries, backoff, retry_at, holder, epoch,
 	holder <> '' and lease_until > clock_timestamp(), beat_at, traceparent, trace_id, created_at, ended_at`
 )
 
@@ -179,6 +179,13 @@ func (s *Store) KnownRun(ctx context.Context, id string) (known team.Known, err 
 			known.Open, err = pgx.CollectRows(rows, scanAttempt)
 			return err
 		})
+	batch.Queue(pausedSQL, known.Run.WorkItem).Query(func(rows pgx.Rows) (err error) {
+		known.Pauses, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (team.Pause, error) {
+			p, err := scanPause(row)
+			return team.Pause{WorkItem: p.WorkItem, Who: p.Who, Reason: p.Reason, Since: p.Since}, err
+		})
+		return err
+	})
 	return known, db.Fault(s.pool.SendBatch(ctx, &batch).Close())
 }
 
@@ -244,10 +251,12 @@ func (s *Store) BeforeAttempt(ctx context.Context, runID, taskID string) (out te
 	return out, err
 }
 
+// scanRun reads a run. What of its record cannot be read is said in Unread, and is no error: a list must not go with one of its rows, and who ends
+// such a run must see that it ended.
 func scanRun(row pgx.CollectableRow) (r team.Run, err error) {
-	var spec, phase, ending, reason string
+	var name, spec, phase, ending, reason string
 	var beat, ended, retry *time.Time
-	err = row.Scan(&r.ID, &spec, &r.Total, &phase, &r.PhaseSince, &r.Version, &r.FixLoops, &ending, &reason, &r.Detail, &r.EndedBy, &r.Waits, &r.Who, &r.WorkItem,
+	err = row.Scan(&r.ID, &name, &spec, &r.Total, &phase, &r.PhaseSince, &r.Version, &r.FixLoops, &ending, &reason, &r.Detail, &r.EndedBy, &r.Waits, &r.Who, &r.WorkItem,
 		&r.Try, &r.Retries, &r.Backoff, &retry, &r.Holder, &r.Epoch, &r.Held, &beat, &r.Traceparent, &r.TraceID, &r.CreatedAt, &ended)
 	if err != nil {
 		return r, err
@@ -257,12 +266,25 @@ func scanRun(row pgx.CollectableRow) (r team.Run, err error) {
 	r.Ending, _ = rules.ParsePhase(ending)
 	var known bool
 	if r.Phase, known = rules.ParsePhase(phase); !known {
-		return r, fault.Newf(fault.Internal, fault.ReasonDatabase, "the record of the run %s cannot be read", r.ID)
+		r.Unread = fmt.Sprintf("its phase %.40q is none", phase)
 	}
-	if err := json.Unmarshal([]byte(spec), &r.Spec); err != nil {
-		return r, fault.Wrap(fault.Internal, fault.ReasonDatabase, "the spec of the run "+r.ID+" cannot be read", err)
+	if why := unreadable(spec, name, &r.Spec); why != "" {
+		r.Unread, r.Spec = why, rules.Spec{Team: name}
 	}
 	return r, nil
+}
+
+// unreadable reads the spec of a team's run, and says why it cannot; empty when it can. What is in it is not told: a prompt may be.
+func unreadable(text, name string, spec *rules.Spec) string {
+	switch err := json.Unmarshal([]byte(text), spec); {
+	case err != nil:
+		return "what it was asked to do cannot be read"
+	case spec.Team != name:
+		return "what it was asked to do is not for its team"
+	case len(spec.Tasks) == 0 || spec.Verify == nil:
+		return "what it was asked to do has no task or no verification"
+	}
+	return ""
 }
 
 func scanTask(row pgx.CollectableRow) (t team.Task, err error) {

@@ -56,6 +56,7 @@ var claimSQL = fmt.Sprintf(oursSQL, ` and phase = @phase and ending = ''`) + `, 
 			left join dispatcher.team_tasks d on d.run_id = @run_id and d.task_id = need
 			where d.state is distinct from 'completed'
 		)
+		and not exists (select from dispatcher.pauses where work_item in ('', ours.work_item))
 	returning t.*
 ), claimed as (
 	insert into dispatcher.team_attempts (attempt_id, run_id, task_id, number, epoch, token, host, worker, harness, directory, is_check, repository, branch, needs, prompt, lease_until, gone_at)
@@ -74,7 +75,8 @@ var claimSQL = fmt.Sprintf(oursSQL, ` and phase = @phase and ending = ''`) + `, 
 )
 select ` + attemptColumns("") + ` from claimed`
 
-// ClaimTask hands a task out: one that is pending at the expected version, whose needs are completed, in a run that goes on in that phase.
+// ClaimTask hands a task out: one that is pending at the expected version, whose needs are completed, in a run that goes on in that phase
+// and that no pause holds back.
 func (s *Store) ClaimTask(ctx context.Context, c team.Claim) (team.Attempt, bool, error) {
 	a := c.Attempt
 	return changed(s, ctx, claimSQL, scanAttempt, pgx.NamedArgs{

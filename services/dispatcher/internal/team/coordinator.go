@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -282,7 +283,10 @@ func (d *driver) step(ctx context.Context) (again, over bool, err error) {
 		return false, true, nil
 	}
 	if d.whole.Total == 0 {
-		d.whole = known.Run // nobody reads it before there is an attempt to attend to
+		d.whole, d.waits = known.Run, known.Run.Waits // nobody reads it before there is an attempt to attend to
+	}
+	if d.whole.Unread != "" && known.Run.Unread == "" {
+		return false, true, nil // it can be read again, and is taken anew with all that was asked for
 	}
 	decision := rules.Decide(runOf(known))
 	d.attendAll(ctx, known, decision)
@@ -340,11 +344,32 @@ func (d *driver) note(ctx context.Context, waits string) error {
 // runOf is a run as the rules see it.
 func runOf(k Known) rules.Run {
 	r := rules.Run{Phase: k.Run.Phase, Ending: k.Run.Ending, EndingReason: k.Run.Reason, EndingDetail: k.Run.Detail, FixLoops: k.Run.FixLoops,
-		MaxFixLoops: k.Run.Spec.MaxFixLoops, Total: k.Run.Total, Parallel: k.Run.Spec.Parallel}
+		MaxFixLoops: k.Run.Spec.MaxFixLoops, Total: k.Run.Total, Parallel: k.Run.Spec.Parallel,
+		Unread: k.Run.Problem(), Paused: pausedBy(k.Pauses)}
 	for _, t := range k.Tasks {
 		r.Tasks = append(r.Tasks, t.Item)
 	}
 	return r
+}
+
+// pausedBy says who holds a run back, since when and why, and what ends that; empty for nobody.
+func pausedBy(pauses []Pause) string {
+	var texts, commands []string
+	for _, p := range pauses {
+		what, scope := "everything is paused", "--all"
+		if p.WorkItem != "" {
+			what, scope = "its work item is paused", p.WorkItem
+		}
+		what += " since " + p.Since.UTC().Format("2006-01-02 15:04:05 MST") + " by " + orNobody(p.Who)
+		if p.Reason != "" {
+			what += " (" + p.Reason + ")"
+		}
+		texts, commands = append(texts, what), append(commands, "`muxpost unpause "+scope+"`")
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return strings.Join(texts, ", and ") + ": no task is handed out until " + strings.Join(commands, " and ")
 }
 
 // attendAll has every open attempt attended to, and tells those who attend what is known by now.
@@ -362,6 +387,9 @@ func (d *driver) attendAll(ctx context.Context, k Known, decision rules.Decision
 	changed := stopping != d.stopping
 	d.stopping = stopping
 	for _, a := range k.Open {
+		if k.Run.Unread != "" && a.State == Claimed && stopping == "" {
+			continue // how long it may last cannot be read either
+		}
 		at, ok := d.attended[a.ID]
 		if !ok {
 			at = &attendant{driver: d, wake: make(chan struct{}, 1)}

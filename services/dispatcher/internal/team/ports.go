@@ -9,8 +9,11 @@ import (
 
 // Run is a run as it is recorded.
 type Run struct {
-	ID   string
+	ID string
+	// Spec is what was asked for. Where Unread is set it has the team's name alone.
 	Spec rules.Spec
+	// Unread says why its record cannot be read; empty where it can. Such a run stands still until a person acts.
+	Unread string
 	// Total is how many tasks it was created with.
 	Total      int
 	Phase      rules.Phase
@@ -46,6 +49,17 @@ type Task struct {
 	rules.Item
 	Version   int64
 	UpdatedAt time.Time
+}
+
+// Problem says that a run's record cannot be read, and what to do; empty where it can.
+func (r Run) Problem() string {
+	switch {
+	case r.Unread == "":
+		return ""
+	case r.Phase.Terminal():
+		return "its record cannot be read: " + r.Unread + "; it is over, so nothing waits for it"
+	}
+	return "its record cannot be read: " + r.Unread + "; restore the database, or end it with `muxpost team abandon " + r.ID + "`"
 }
 
 // The states of an attempt in the records.
@@ -123,6 +137,14 @@ type Known struct {
 	Tasks []Task
 	// Open are the attempts that are not over.
 	Open []Attempt
+	// Pauses hold back what would be handed out.
+	Pauses []Pause
+}
+
+// Pause is an operator's word that nothing is begun: for one work item, or for all.
+type Pause struct {
+	WorkItem, Who, Reason string
+	Since                 time.Time
 }
 
 // Before is what was left by earlier attempts: artifacts of the run, and the attempts of one task that are over, oldest first.

@@ -768,7 +768,9 @@ type Run struct {
 	// Which try it is of a work item's, from 1.
 	Try int32 `protobuf:"varint,24,opt,name=try,proto3" json:"try,omitempty"`
 	// When another is begun by itself, since this one failed; unset for never.
-	RetryAt       *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
+	RetryAt *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
+	// Why its record cannot be read, and what to do about it; empty where it can. What is said of such a run besides may not be all.
+	Problem       string `protobuf:"bytes,26,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -976,6 +978,13 @@ func (x *Run) GetRetryAt() *timestamppb.Timestamp {
 		return x.RetryAt
 	}
 	return nil
+}
+
+func (x *Run) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
 }
 
 // TaskStatus is a task, or the step of a phase, as it stands.
@@ -2262,7 +2271,7 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x10\n" +
 	"\x03who\x18\x02 \x01(\tR\x03who\">\n" +
 	"\x14StartItemRunResponse\x12&\n" +
-	"\x03run\x18\x01 \x01(\v2\x14.muxpost.team.v1.RunR\x03run\"\xb9\x06\n" +
+	"\x03run\x18\x01 \x01(\v2\x14.muxpost.team.v1.RunR\x03run\"\xd3\x06\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12,\n" +
@@ -2291,7 +2300,8 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\tcompleted\x18\x16 \x01(\x05R\tcompleted\x12\x18\n" +
 	"\aversion\x18\x17 \x01(\x03R\aversion\x12\x10\n" +
 	"\x03try\x18\x18 \x01(\x05R\x03try\x125\n" +
-	"\bretry_at\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\"\xdd\x01\n" +
+	"\bretry_at\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x12\x18\n" +
+	"\aproblem\x18\x1a \x01(\tR\aproblem\"\xdd\x01\n" +
 	"\n" +
 	"TaskStatus\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
