@@ -158,6 +158,20 @@ func (s *Store) ReleaseRun(ctx context.Context, id string, epoch int64) error {
 	return db.Fault(err)
 }
 
+// ReleaseRuns lets all runs of a holder go.
+func (s *Store) ReleaseRuns(ctx context.Context, holder string) error {
+	_, err := s.pool.Exec(ctx, `update dispatcher.team_runs set holder = '', lease_until = clock_timestamp() where holder = $1`, holder)
+	return db.Fault(err)
+}
+
+// ReleaseFormer lets the runs go of every other holder of an instance. Whoever is one of them and lives changes nothing any more: a change needs a
+// holder, and then the epoch that whoever takes the run draws.
+func (s *Store) ReleaseFormer(ctx context.Context, instance, holder string) (int64, error) {
+	tag, err := s.pool.Exec(ctx, `update dispatcher.team_runs set holder = '', lease_until = clock_timestamp()
+		where holder <> $2 and right(holder, length($1) + 1) = '.' || $1 and `+runOpen, instance, holder)
+	return tag.RowsAffected(), db.Fault(err)
+}
+
 func lostRun(id string) error {
 	return fault.Newf(fault.Fenced, fault.ReasonLeaseLost, "another coordinator has the run %s, or it is over", id)
 }

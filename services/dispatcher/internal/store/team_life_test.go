@@ -12,11 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"muxpost.dev/muxpost/core/dispatch"
 	"muxpost.dev/muxpost/core/fault"
 	rules "muxpost.dev/muxpost/core/team"
 	"muxpost.dev/muxpost/db/dbtest"
-	"muxpost.dev/muxpost/services/dispatcher/internal/deliver"
 	"muxpost.dev/muxpost/services/dispatcher/internal/team"
 )
 
@@ -89,75 +87,6 @@ func TestTakeRuns_OneThatCannotBeReadKeepsNoOther(t *testing.T) {
 	}
 	if k, err := s.KnownRun(t.Context(), ids[1]); err != nil || k.Run.Unread != "" {
 		t.Error(k.Run.Unread, err)
-	}
-}
-
-func TestRuns_OneThatCannotBeReadIsListedWithTheOthersAndCanBeEnded(t *testing.T) {
-	for what, damage := range map[string]string{
-		"cannot be read": "spec = 'of a later release'", "its team": `spec = '{"team": "another", "tasks": [{}], "verify": {}}'`, "no task": `spec = '{"team": "crew-1"}'`,
-	} {
-		s := New(dbtest.New(t))
-		var ids []string
-		for i := range 3 {
-			made, _, err := s.CreateRun(t.Context(), crew(fmt.Sprint("crew-", i)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			ids = append(ids, made.ID)
-		}
-		if _, err := s.pool.Exec(t.Context(), "update dispatcher.team_runs set "+damage+" where run_id = $1", ids[1]); err != nil {
-			t.Fatal(err)
-		}
-		all, err := s.Runs(t.Context(), team.RunQuery{Limit: 10})
-		if err != nil || len(all) != 3 {
-			t.Fatalf("%s: %d runs, %v", what, len(all), err)
-		}
-		for _, r := range all {
-			problem := r.Problem()
-			if bad := r.ID == ids[1]; bad != (problem != "") || bad && (r.Spec.Team != "crew-1" || !strings.Contains(problem, what) || !strings.Contains(problem, "muxpost team abandon "+r.ID)) {
-				t.Errorf("%s: %+v: %q", what, r, problem)
-			}
-		}
-		// It is in the way of another of its team, and says so.
-		if _, live, err := s.CreateRun(t.Context(), crew("crew-1")); !errors.Is(err, fault.AlreadyExists) || live == nil || live.ID != ids[1] {
-			t.Errorf("%s: %v, %+v", what, err, live)
-		}
-		if r, ok, err := s.AbandonRun(t.Context(), ids[1], "ann", "damaged"); err != nil || !ok || r.Phase != rules.Failed || strings.Contains(r.Problem(), "abandon") {
-			t.Errorf("%s: %v, %v, %+v", what, ok, err, r)
-		}
-		if _, _, err := s.CreateRun(t.Context(), crew("crew-1")); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-}
-
-func TestClaim_NothingIsHandedOutWhileAPauseStands(t *testing.T) {
-	r := newRig(t)
-	for _, row := range []struct {
-		paused, item string
-		held         bool
-	}{{"", "", true}, {"", "github:octo/widget#7", true}, {"github:octo/widget#7", "github:octo/widget#7", true}, {"github:octo/widget#8", "github:octo/widget#7", false}} {
-		if _, err := r.pool.Exec(t.Context(), "update dispatcher.team_runs set work_item = $1", row.item); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := r.Pause(t.Context(), deliver.Pause{WorkItem: row.paused, Who: "ann", Reason: "lunch"}, deliver.Event{Type: dispatch.DispatchPaused, WorkItem: row.paused}); err != nil {
-			t.Fatal(err)
-		}
-		if k := r.known(); row.held != (len(k.Pauses) == 1 && k.Pauses[0].Who == "ann" && k.Pauses[0].Reason == "lunch") {
-			t.Errorf("%+v: %+v", row, k.Pauses)
-		}
-		a, ok, err := r.claim("a", r.task("a").Version)
-		if err != nil || ok == row.held {
-			t.Fatalf("%+v: %v, %v", row, ok, err)
-		}
-		if ok {
-			if ended, err := r.end(a, rules.Succeeded); err != nil || !ended {
-				t.Error(ended, err)
-			}
-		}
-		if _, _, err := r.Unpause(t.Context(), row.paused, deliver.Event{Type: dispatch.DispatchUnpaused, WorkItem: row.paused}); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

@@ -28,7 +28,7 @@ const (
 	claimLease = 300 * time.Second
 )
 
-// Config is what a Coordinator works with. All fields are required but Shadow, Policy and LookEvery.
+// Config is what a Coordinator works with. All fields are required but Instance, Shadow, Policy and LookEvery.
 type Config struct {
 	Store Store
 	Hosts Hosts
@@ -38,6 +38,8 @@ type Config struct {
 	Tracer obs.Tracer
 	// Process names this process among all that share the database.
 	Process string
+	// Instance is what this process has in common with those before it, of which none lives any more; empty where that is not known.
+	Instance string
 	// Shadow has nothing begun or coordinated.
 	Shadow bool
 	// Policy says what is run for a work item; nil runs nothing for any.
@@ -57,6 +59,9 @@ type Coordinator struct {
 
 // New returns a coordinator.
 func New(config Config) *Coordinator {
+	if config.Instance != "" {
+		config.Process += "." + config.Instance
+	}
 	if config.LookEvery == 0 {
 		config.LookEvery = lookEvery
 	}
@@ -89,10 +94,14 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	group.Go(func() { c.hear(ctx) })
 	group.Go(func() { c.settleDebts(ctx) })
-	defer group.Wait()
+	defer func() {
+		group.Wait()
+		c.letGo(ctx)
+	}()
 	ticker := time.NewTicker(takeEvery)
 	defer ticker.Stop()
-	for {
+	for forsaken := c.config.Instance == ""; ; {
+		forsaken = forsaken || c.succeed(ctx)
 		c.retry(ctx)
 		c.mu.Lock()
 		room := maxRuns - len(c.drivers)
@@ -113,6 +122,26 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		case <-c.more:
 		}
 	}
+}
+
+// succeed frees the runs that the processes before this one held, so that they need not wait for the end of a lease: none of those lives any more.
+// What one of them has sent is fenced by the new epoch, as ever.
+func (c *Coordinator) succeed(ctx context.Context) bool {
+	n, err := c.config.Store.ReleaseFormer(ctx, c.config.Instance, c.config.Process)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		c.config.Logger.WarnContext(ctx, "the runs of an earlier process could not be freed", obs.KeyError, err)
+	case n > 0:
+		c.config.Logger.InfoContext(ctx, "the runs of an earlier process are free", obs.KeyCount, n)
+	}
+	return err == nil
+}
+
+// letGo frees what this process holds and does not know of: a run can be taken by a statement whose answer did not arrive.
+func (c *Coordinator) letGo(ctx context.Context) {
+	release, done := context.WithTimeout(context.WithoutCancel(ctx), lease.Margin)
+	defer done()
+	_ = c.config.Store.ReleaseRuns(release, c.config.Process) // the leases end by themselves too
 }
 
 // retry begins runs again that failed and whose time has come.

@@ -232,6 +232,10 @@ type Store interface {
 	RenewRun(ctx context.Context, id string, epoch int64) error
 	// ReleaseRun lets a run go, so that another may take it at once.
 	ReleaseRun(ctx context.Context, id string, epoch int64) error
+	// ReleaseRuns lets all runs of a holder go, and ReleaseFormer those of every other holder of an instance. A holder's name has its instance behind
+	// the last dot.
+	ReleaseRuns(ctx context.Context, holder string) error
+	ReleaseFormer(ctx context.Context, instance, holder string) (n int64, err error)
 	KnownRun(ctx context.Context, id string) (Known, error)
 	// Attempts returns the attempts of a run, or of one of its tasks, oldest first, without what they were told and what they showed.
 	Attempts(ctx context.Context, runID, taskID string) ([]Attempt, error)
