@@ -382,6 +382,8 @@ func teamLogsCommand(a *app) *cobra.Command {
 				text := log.GetOutput()
 				if prompt {
 					text = log.GetPrompt()
+				} else if log.GetAttempt().GetOutputCut() {
+					a.warn("it showed more before this, of which nothing is kept")
 				}
 				a.printer().Text(text)
 				return nil

@@ -236,6 +236,18 @@ func TestTeam_ShowsARunThatCannotBeReadInItsPlace(t *testing.T) {
 	}
 }
 
+func TestTeamLogs_SaysThatMoreWasShown(t *testing.T) {
+	f := newFakeTeams(teamv1.Phase_PHASE_EXEC)
+	f.log = &teamv1.GetLogResponse{Output: "the end\n", Prompt: "do a", Attempt: &teamv1.AttemptStatus{OutputCut: true}}
+	d := teamDesk(t, f)
+	if err := d.run(t, "team", "logs", "crew", "a"); err != nil || d.out.String() != "the end\n" || !strings.Contains(d.err.String(), "showed more before this") {
+		t.Errorf("%v: %s%s", err, d.out, d.err)
+	}
+	if err := d.run(t, "team", "logs", "crew", "a", "--prompt"); err != nil || strings.Contains(d.err.String(), "showed more") {
+		t.Errorf("%v: %s%s", err, d.out, d.err)
+	}
+}
+
 func TestTeam_SaysHowARunStands(t *testing.T) {
 	f := newFakeTeams(teamv1.Phase_PHASE_FAILED)
 	f.log = &teamv1.GetLogResponse{Output: "one\ttwo\x1b[2J\nthree\n", Prompt: "do a"}

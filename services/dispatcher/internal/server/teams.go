@@ -271,7 +271,7 @@ func (t *Teams) GetLog(ctx context.Context, r *teamv1.GetLogRequest) (*teamv1.Ge
 	out := &teamv1.GetLogResponse{Attempt: attemptTo(a), Output: a.Output, Prompt: a.Prompt}
 	if a.State != team.Over {
 		answer := t.hosts.Attempt(ctx, a.Host, a.ID, true)
-		out.Output = answer.Output
+		out.Output, out.Attempt.OutputCut = answer.Output, answer.Cut
 		if answer.Kind == team.Silent {
 			out.Problem = "its host does not answer: " + answer.Detail
 		}
@@ -409,7 +409,7 @@ func attemptTo(a team.Attempt) *teamv1.AttemptStatus {
 	out := &teamv1.AttemptStatus{AttemptId: a.ID, TaskId: a.TaskID, Number: int32(a.Number), Worker: a.Worker, Host: a.Host, Harness: a.Harness, Directory: a.Directory, //nolint:gosec // small
 		State: a.State, Result: string(a.Result), Reason: a.Reason, Detail: a.Detail, Fenced: a.Fenced, ClaimTime: moment(a.ClaimedAt), StartTime: moment(a.StartedAt),
 		EndTime: moment(cmp.Or(a.EndedAt, a.SettledAt)), HostTime: moment(a.HostAt), ProcessTime: moment(a.ProcessAt), ProgressTime: moment(a.ProgressAt), Owed: a.Owed,
-		Branch: a.Branch, Head: a.Head, Uncommitted: int32(a.Uncommitted)} //nolint:gosec // small
+		Branch: a.Branch, Head: a.Head, Uncommitted: int32(a.Uncommitted), OutputCut: a.Cut} //nolint:gosec // small
 	if a.State != team.Over {
 		out.SocketPath = a.SocketPath
 	}

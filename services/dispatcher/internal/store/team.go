@@ -248,9 +248,10 @@ func (s *Store) History(ctx context.Context, runID string) ([]team.Entry, error)
 
 // Artifacts returns what the steps of a run left.
 func (s *Store) Artifacts(ctx context.Context, runID string) ([]team.Artifact, error) {
-	return many(s, ctx, "select name, attempt_id, text, created_at from dispatcher.team_artifacts where run_id = $1 order by created_at, name",
+	return many(s, ctx, `select name, attempt_id, text, coalesce((select cut from dispatcher.team_attempts a where a.attempt_id = t.attempt_id), false), created_at
+		from dispatcher.team_artifacts t where run_id = $1 order by created_at, name`,
 		func(row pgx.CollectableRow) (a team.Artifact, err error) {
-			err = row.Scan(&a.Name, &a.AttemptID, &a.Text, &a.CreatedAt)
+			err = row.Scan(&a.Name, &a.AttemptID, &a.Text, &a.Cut, &a.CreatedAt)
 			return a, err
 		}, runID)
 }
@@ -319,14 +320,14 @@ func attemptColumns(form string) string {
 	}
 	return `attempt_id, run_id, task_id, number, epoch, token, host, worker, harness, directory, is_check, repository, branch, needs, head, uncommitted, ` + texts + `, state, fenced, fence_reason, result,
 	reason, detail, exit_code, exit_signal, second_hand, pane_id, target, socket_path, started_at, ended_at, claimed_at, settled_at, host_at,
-	process_at, progress_at, lease_until <= clock_timestamp(), gone_at <= clock_timestamp(), owed`
+	process_at, progress_at, lease_until <= clock_timestamp(), gone_at <= clock_timestamp(), owed, cut`
 }
 
 func scanAttempt(row pgx.CollectableRow) (a team.Attempt, err error) {
 	var started, ended, settled, host, process, progress *time.Time
 	err = row.Scan(&a.ID, &a.RunID, &a.TaskID, &a.Number, &a.Epoch, &a.Token, &a.Host, &a.Worker, &a.Harness, &a.Directory, &a.Check, &a.Repository, &a.Branch, &a.Needs, &a.Head, &a.Uncommitted, &a.Prompt, &a.Output,
 		&a.State, &a.Fenced, &a.FenceReason, &a.Result, &a.Reason, &a.Detail, &a.Code, &a.Signal, &a.SecondHand, &a.PaneID, &a.Target, &a.SocketPath,
-		&started, &ended, &a.ClaimedAt, &settled, &host, &process, &progress, &a.Lapsed, &a.Gone, &a.Owed)
+		&started, &ended, &a.ClaimedAt, &settled, &host, &process, &progress, &a.Lapsed, &a.Gone, &a.Owed, &a.Cut)
 	a.StartedAt, a.EndedAt, a.SettledAt = when(started), when(ended), when(settled)
 	a.HostAt, a.ProcessAt, a.ProgressAt = when(host), when(process), when(progress)
 	return a, err

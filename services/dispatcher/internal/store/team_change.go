@@ -135,7 +135,7 @@ func (s *Store) drawToken(ctx context.Context, a team.Attempt, epoch int64, fenc
 
 var endAttemptSQL = fmt.Sprintf(oursSQL, "") + `, a as (
 	update dispatcher.team_attempts a set state = 'ended', result = @result, reason = @reason, detail = @detail, exit_code = @code, exit_signal = @signal,
-		second_hand = @second_hand, head = @head, uncommitted = @uncommitted, settled_at = clock_timestamp(), output = @output, owed = @owed, epoch = @epoch,
+		second_hand = @second_hand, head = @head, uncommitted = @uncommitted, settled_at = clock_timestamp(), output = @output, cut = @cut, owed = @owed, epoch = @epoch,
 		pane_id = coalesce(nullif(@pane_id, ''), a.pane_id), target = coalesce(nullif(@target, ''), a.target),
 		started_at = coalesce(@started_at, a.started_at), ended_at = @ended_at
 	from ours where a.run_id = ours.run_id and a.attempt_id = @attempt_id and a.state <> 'ended'
@@ -167,7 +167,7 @@ func (s *Store) EndAttempt(ctx context.Context, e team.End) (bool, error) {
 	}
 	_, ok, err := changed(s, ctx, endAttemptSQL, pgx.RowTo[bool], pgx.NamedArgs{
 		"run_id": e.RunID, "epoch": e.Epoch, "attempt_id": e.AttemptID, "result": string(e.Result), "reason": e.Reason, "detail": e.Detail, "code": e.Code,
-		"signal": e.Signal, "second_hand": e.SecondHand, "head": e.Head, "uncommitted": e.Uncommitted, "output": e.Output, "owed": e.Owed, "pane_id": e.Sight.PaneID, "target": e.Sight.Target,
+		"signal": e.Signal, "second_hand": e.SecondHand, "head": e.Head, "uncommitted": e.Uncommitted, "output": e.Output, "cut": e.Cut, "owed": e.Owed, "pane_id": e.Sight.PaneID, "target": e.Sight.Target,
 		"started_at": orNull(e.Sight.StartedAt), "ended_at": orNull(e.EndedAt), "state": e.Task.State.String(), "class": e.Task.Class.String(), "why": e.Why,
 		"again": again, "launches": e.Task.Launches, "requeues": e.Task.Requeues, "pause": e.Task.Pause, "artifact": e.Artifact, "artifact_text": e.ArtifactText,
 		"told": string(dispatch.TaskEnded),

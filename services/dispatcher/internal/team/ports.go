@@ -108,8 +108,9 @@ type Attempt struct {
 	HostAt, ProcessAt, ProgressAt time.Time
 	// Lapsed is true when nobody vouched for it within its lease, and Gone once it must have ended by itself, or its host was given up.
 	Lapsed, Gone bool
-	// Output is what it showed last.
+	// Output is what it showed last, and Cut true when it showed more before.
 	Output string
+	Cut    bool
 	// Owed is true while its host still has to be told that it is over.
 	Owed bool
 }
@@ -117,7 +118,9 @@ type Attempt struct {
 // Artifact is what a step left for those after it.
 type Artifact struct {
 	Name, AttemptID, Text string
-	CreatedAt             time.Time
+	// Cut is true when Text is the end of it alone.
+	Cut       bool
+	CreatedAt time.Time
 }
 
 // Entry is one line of a run's history.
@@ -188,6 +191,7 @@ type End struct {
 	Sight            Sight
 	EndedAt          time.Time
 	Output           string
+	Cut              bool
 	Head             string
 	Uncommitted      int
 	// Why is one line for the task.
@@ -295,6 +299,8 @@ type Answer struct {
 	// Limit is how long it may last.
 	Limit  time.Duration
 	Output string
+	// Cut is true when it showed more than Output, which is the end.
+	Cut bool
 	// Head and Uncommitted are of the worktree of one that is over.
 	Head        string
 	Uncommitted int

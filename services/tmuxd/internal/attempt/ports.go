@@ -19,7 +19,7 @@ type Tmux interface {
 	// Look says what is to be seen of the pane that carries a stamp.
 	Look(ctx context.Context, target, stamp string) (Seen, error)
 	// Output returns the last lines of what the pane showed, control characters removed; ok is false when it is not there.
-	Output(ctx context.Context, target string, p Pane) (text string, ok bool, err error)
+	Output(ctx context.Context, target string, p Pane) (out Output, ok bool, err error)
 	// Free ends the attempt's tmux server, if everything in it is dead. It returns false when the server refused.
 	Free(ctx context.Context, target string, p Pane) (bool, error)
 	Servers
@@ -99,11 +99,17 @@ type Memories interface {
 	Forget(id string) error
 }
 
+// Output is what a pane showed last. Cut is true when it showed more before, which is not kept.
+type Output struct {
+	Text string
+	Cut  bool
+}
+
 // Outputs are what the panes showed last.
 type Outputs interface {
-	Keep(id, text string) error
+	Keep(id string, out Output) error
 	// Kept returns what was kept; empty for nothing.
-	Kept(id string) (string, error)
+	Kept(id string) (Output, error)
 }
 
 // Runs are the wrapper's files.

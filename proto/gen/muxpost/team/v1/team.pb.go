@@ -1148,7 +1148,9 @@ type AttemptStatus struct {
 	// The commit.
 	Head string `protobuf:"bytes,24,opt,name=head,proto3" json:"head,omitempty"`
 	// How many files were not committed.
-	Uncommitted   int32 `protobuf:"varint,25,opt,name=uncommitted,proto3" json:"uncommitted,omitempty"`
+	Uncommitted int32 `protobuf:"varint,25,opt,name=uncommitted,proto3" json:"uncommitted,omitempty"`
+	// True when it showed more than the end that is kept of it.
+	OutputCut     bool `protobuf:"varint,26,opt,name=output_cut,json=outputCut,proto3" json:"output_cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1356,6 +1358,13 @@ func (x *AttemptStatus) GetUncommitted() int32 {
 		return x.Uncommitted
 	}
 	return 0
+}
+
+func (x *AttemptStatus) GetOutputCut() bool {
+	if x != nil {
+		return x.OutputCut
+	}
+	return false
 }
 
 // HistoryEntry is one line of what became of a run.
@@ -2311,7 +2320,7 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\x05needs\x18\x05 \x03(\tR\x05needs\x12\x16\n" +
 	"\x06number\x18\x06 \x01(\x05R\x06number\x12\x1a\n" +
 	"\blaunches\x18\a \x01(\x05R\blaunches\x12\x14\n" +
-	"\x05class\x18\b \x01(\tR\x05class\"\x88\a\n" +
+	"\x05class\x18\b \x01(\tR\x05class\"\xa7\a\n" +
 	"\rAttemptStatus\x12\x1d\n" +
 	"\n" +
 	"attempt_id\x18\x01 \x01(\tR\tattemptId\x12\x17\n" +
@@ -2343,7 +2352,9 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\x04owed\x18\x16 \x01(\bR\x04owed\x12\x16\n" +
 	"\x06branch\x18\x17 \x01(\tR\x06branch\x12\x12\n" +
 	"\x04head\x18\x18 \x01(\tR\x04head\x12 \n" +
-	"\vuncommitted\x18\x19 \x01(\x05R\vuncommittedB\f\n" +
+	"\vuncommitted\x18\x19 \x01(\x05R\vuncommitted\x12\x1d\n" +
+	"\n" +
+	"output_cut\x18\x1a \x01(\bR\toutputCutB\f\n" +
 	"\n" +
 	"_exit_codeB\x0e\n" +
 	"\f_exit_signal\"\xf0\x01\n" +
