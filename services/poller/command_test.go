@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -81,7 +82,14 @@ func (t itemTeams) StartItemRun(_ context.Context, r *teamv1.StartItemRunRequest
 	}
 	t.d.mu.Lock()
 	defer t.d.mu.Unlock()
-	return &teamv1.StartItemRunResponse{Run: &teamv1.Run{RunId: "r1", Tasks: 3}}, t.d.refusal
+	// An order that has a name begins one run.
+	if t.d.runs == nil {
+		t.d.runs = map[string]string{}
+	}
+	if key := r.GetOrderKey(); key == "" || t.d.runs[key] == "" {
+		t.d.runs[key] = fmt.Sprint("r", len(t.d.runs)+1)
+	}
+	return &teamv1.StartItemRunResponse{Run: &teamv1.Run{RunId: t.d.runs[r.GetOrderKey()], Tasks: 3}}, t.d.refusal
 }
 
 func (d *dispatcher) RemoveTree(_ context.Context, r *dispatcherv1.RemoveTreeRequest) (*dispatcherv1.RemoveTreeResponse, error) {
@@ -267,7 +275,7 @@ func TestCommand_ACrashRepeatsOnlyWhatChangesNothingMore(t *testing.T) {
 	must(t, err)
 	equal(t, "claimed", []any{ok, claimed.What, claimed.Command}, []any{true, ledger.PostCommand, "/muxpost pause"})
 	commander := poll.NewCommander(p.store, p.retrier, p.asked, p.telemetry.Logger)
-	_, reaction, err := commander.Command(t.Context(), claimed.WorkItem, claimed.Author, ledger.Command{Verb: ledger.VerbPause})
+	_, reaction, err := commander.Command(t.Context(), claimed.DeliveryID, claimed.WorkItem, claimed.Author, ledger.Command{Verb: ledger.VerbPause})
 	must(t, err)
 	equal(t, "reaction", reaction, "+1")
 	must(t, w.open(t).notifier.Carry(t.Context()))
@@ -282,6 +290,32 @@ func TestCommand_ACrashRepeatsOnlyWhatChangesNothingMore(t *testing.T) {
 	_, reactions := w.answered(t)
 	equal(t, "reactions", reactions, []string{"+1"})
 	equal(t, "orders in the end", len(w.ordered()), 2)
+}
+
+func TestCommand_ATeamIsBegunOnceAndToldOfHoweverOftenItIsAskedFor(t *testing.T) {
+	w, p, n := commandWorld(t, withNotices)
+	w.comment(t, n, "alice", "/muxpost team")
+	look(t, p)
+	claimed, ok, err := p.store.ClaimPost(t.Context(), []string{"gh"}, time.Minute)
+	must(t, err)
+	equal(t, "claimed", []any{ok, claimed.What}, []any{true, ledger.PostCommand})
+	commander := poll.NewCommander(p.store, p.retrier, p.asked, p.telemetry.Logger)
+	first, _, err := commander.Command(t.Context(), claimed.DeliveryID, claimed.WorkItem, claimed.Author, ledger.Command{Verb: ledger.VerbTeam})
+	must(t, err)
+	// It is killed here, and another one has the order when the lease ends.
+	sql(t, p, `update poller.outbox set lease_until = now()`)
+	other := w.open(t)
+	notifyAll(t, other)
+	texts, _ := w.answered(t)
+	equal(t, "answers", texts, []string{first})
+	equal(t, "asked", len(w.ordered()), 2)
+	// Another comment is another order.
+	w.comment(t, n, "alice", "/muxpost team")
+	look(t, other)
+	notifyAll(t, other)
+	if texts, _ = w.answered(t); len(texts) != 2 || texts[1] == first {
+		t.Errorf("answers %q", texts)
+	}
 }
 
 func TestCommand_ADispatcherThatIsAwayIsAskedForAQuarterOfAnHour(t *testing.T) {

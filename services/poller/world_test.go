@@ -84,6 +84,8 @@ type dispatcher struct {
 	// orders are what people ordered, in order, and silent is true while those are not answered.
 	orders []string
 	silent bool
+	// runs are those of teams, by the order that began them.
+	runs   map[string]string
 	pauses map[string]*dispatcherv1.Pause
 }
 

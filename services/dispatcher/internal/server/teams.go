@@ -25,7 +25,7 @@ const defaultLoops = 3
 // TeamOperator begins and ends runs.
 type TeamOperator interface {
 	Start(ctx context.Context, spec rules.Spec, who string, takeOver bool) (made team.Run, abandoned string, err error)
-	StartItem(ctx context.Context, workItem, who string) (team.Run, error)
+	StartItem(ctx context.Context, workItem, who, order string) (team.Run, error)
 	Cancel(ctx context.Context, o team.Order) (team.Run, bool, error)
 	Abandon(ctx context.Context, o team.Order) (team.Run, bool, error)
 }
@@ -75,7 +75,7 @@ func (t *Teams) StartRun(ctx context.Context, r *teamv1.StartRunRequest) (*teamv
 
 // StartItemRun begins the run that is configured for a work item.
 func (t *Teams) StartItemRun(ctx context.Context, r *teamv1.StartItemRunRequest) (*teamv1.StartItemRunResponse, error) {
-	made, err := t.operator.StartItem(ctx, r.GetWorkItem(), r.GetWho())
+	made, err := t.operator.StartItem(ctx, r.GetWorkItem(), r.GetWho(), r.GetOrderKey())
 	if err != nil {
 		return nil, err
 	}

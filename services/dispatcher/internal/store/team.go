@@ -29,8 +29,8 @@ const (
 
 const createRunSQL = `
 with made as (
-	insert into dispatcher.team_runs (run_id, team, spec, total, who, work_item, retries, backoff, traceparent, trace_id)
-	values (@run_id, @team, @spec, @total, @who, @work_item, @retries, @backoff, @traceparent, @trace_id)
+	insert into dispatcher.team_runs (run_id, team, spec, total, who, order_key, work_item, retries, backoff, traceparent, trace_id)
+	values (@run_id, @team, @spec, @total, @who, @order, @work_item, @retries, @backoff, @traceparent, @trace_id)
 	returning *
 ), tasks as (
 	insert into dispatcher.team_tasks (run_id, task_id, position, kind, needs, state, number)
@@ -44,7 +44,16 @@ with made as (
 )
 select ` + runColumns + ` from made`
 
-// CreateRun records a run with its tasks and its event, all of it or nothing. Where the team has one that is not over it is fault.AlreadyExists,
+// OrderedRun returns the run that a named order began; false when it began none.
+func (s *Store) OrderedRun(ctx context.Context, order string) (team.Run, bool, error) {
+	r, err := one(s, ctx, "select "+runColumns+" from dispatcher.team_runs where order_key = $1 and order_key <> ''", scanRun, order)
+	if errors.Is(err, fault.NotFound) {
+		return r, false, nil
+	}
+	return r, err == nil, err
+}
+
+// CreateRun records a run with its tasks and its event, all of it or nothing, or returns the one that its order began before. Where the team has one that is not over it is fault.AlreadyExists,
 // and live is that; it is left as it is.
 func (s *Store) CreateRun(ctx context.Context, r team.Run) (made team.Run, live *team.Run, err error) {
 	spec, err := json.Marshal(r.Spec)
@@ -68,11 +77,16 @@ func (s *Store) CreateRun(ctx context.Context, r team.Run) (made team.Run, live 
 		return made, nil, fault.Wrap(fault.Internal, "", "the tasks of a run cannot be written", err)
 	}
 	made, err = one(s, ctx, fmt.Sprintf(createRunSQL, toldOf("made")), scanRun, pgx.NamedArgs{
-		"run_id": r.ID, "team": r.Spec.Team, "spec": string(spec), "total": len(r.Spec.Tasks), "who": r.Who, "work_item": r.WorkItem, "retries": r.Retries, "backoff": r.Backoff,
+		"run_id": r.ID, "team": r.Spec.Team, "spec": string(spec), "total": len(r.Spec.Tasks), "who": r.Who, "order": r.Order, "work_item": r.WorkItem, "retries": r.Retries, "backoff": r.Backoff,
 		"traceparent": r.Traceparent, "trace_id": r.TraceID, "tasks": string(tasks), "told": string(dispatch.TeamStarted),
 	})
 	if !errors.Is(err, fault.AlreadyExists) {
 		return made, nil, err
+	}
+	if r.Order != "" {
+		if made, ok, findErr := s.OrderedRun(ctx, r.Order); ok || findErr != nil {
+			return made, nil, findErr
+		}
 	}
 	standing, findErr := one(s, ctx, "select "+runColumns+" from dispatcher.team_runs where team = $1 and "+runOpen, scanRun, r.Spec.Team)
 	switch {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"muxpost.dev/muxpost/core/dispatch"
@@ -117,5 +118,60 @@ func TestT134_AnInstanceFreesWhatItsFormerProcessesHeldAndNothingElse(t *testing
 	}
 	if all, err := r.TakeRuns(t.Context(), "another", 10); err != nil || len(all) != 1 {
 		t.Errorf("%d taken, %v", len(all), err)
+	}
+}
+
+func TestCreateRun_AnOrderThatHasANameBeginsOneRun(t *testing.T) {
+	s := New(dbtest.New(t))
+	ordered := func(name string) team.Run {
+		r := crew("crew")
+		r.Order = name
+		return r
+	}
+	var all [4]team.Run
+	var group sync.WaitGroup
+	for i := range all {
+		group.Go(func() {
+			made, live, err := s.CreateRun(t.Context(), ordered("one"))
+			if err != nil || live != nil {
+				t.Error(live, err)
+			}
+			all[i] = made
+		})
+	}
+	group.Wait()
+	for _, r := range all {
+		if r.ID != all[0].ID || r.ID == "" {
+			t.Errorf("%s beside %s", r.ID, all[0].ID)
+		}
+	}
+	if _, live, err := s.CreateRun(t.Context(), ordered("two")); !errors.Is(err, fault.AlreadyExists) || live == nil || live.ID != all[0].ID {
+		t.Errorf("another order: %v, %v", live, err)
+	}
+	// Over or not, it is the order's run.
+	if _, ok, err := s.AbandonRun(t.Context(), all[0].ID, "ann", ""); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if made, _, err := s.CreateRun(t.Context(), ordered("one")); err != nil || made.ID != all[0].ID || made.Phase != rules.Failed {
+		t.Errorf("%+v, %v", made, err)
+	}
+	if found, ok, err := s.OrderedRun(t.Context(), "one"); err != nil || !ok || found.ID != all[0].ID {
+		t.Errorf("%+v, %v, %v", found, ok, err)
+	}
+	// One without a name is an order of its own each time.
+	if _, ok, err := s.OrderedRun(t.Context(), ""); ok || err != nil {
+		t.Error(ok, err)
+	}
+	for range 2 {
+		made, _, err := s.CreateRun(t.Context(), ordered(""))
+		if err != nil || made.ID == all[0].ID {
+			t.Errorf("%+v, %v", made, err)
+		}
+		if _, _, err := s.AbandonRun(t.Context(), made.ID, "ann", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made, _, err := s.CreateRun(t.Context(), ordered("two")); err != nil || made.ID == all[0].ID {
+		t.Errorf("an order that was refused before: %+v, %v", made, err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 const (
 	maxWho    = 100
 	maxReason = 500
+	maxOrder  = 200
 )
 
 // Order is somebody's word on a run.
@@ -41,11 +42,20 @@ type Policy struct {
 }
 
 // StartItem begins the run that is configured for a work item, under the name of the item's session: so there is one at a time, whoever asks. Where
-// nothing is configured it is fault.NotFound.
-func (c *Coordinator) StartItem(ctx context.Context, workItem, who string) (Run, error) {
+// nothing is configured it is fault.NotFound. An order that has a name begins one run, however often it is asked for.
+func (c *Coordinator) StartItem(ctx context.Context, workItem, who, order string) (Run, error) {
 	item, err := workitem.Parse(workItem)
 	if err != nil {
 		return Run{}, err
+	}
+	if err := checkWords("order_key", order, maxOrder); err != nil {
+		return Run{}, err
+	}
+	if order != "" {
+		// What is configured may be another by now.
+		if made, ok, err := c.config.Store.OrderedRun(ctx, order); err != nil || ok {
+			return made, err
+		}
 	}
 	var policy Policy
 	found := c.config.Policy != nil
@@ -56,7 +66,7 @@ func (c *Coordinator) StartItem(ctx context.Context, workItem, who string) (Run,
 		return Run{}, fault.Newf(fault.NotFound, fault.ReasonRunNotFound, "no team is configured for %s", item).WithRemedy("add one to dispatcher.teams")
 	}
 	policy.Spec.Team = item.Target()
-	made, _, err := c.start(ctx, Run{Spec: policy.Spec, Who: who, WorkItem: item.String(), Retries: policy.Retries, Backoff: policy.Backoff}, false)
+	made, _, err := c.start(ctx, Run{Spec: policy.Spec, Who: who, Order: order, WorkItem: item.String(), Retries: policy.Retries, Backoff: policy.Backoff}, false)
 	return made, err
 }
 

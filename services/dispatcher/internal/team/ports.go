@@ -30,6 +30,8 @@ type Run struct {
 	Waits string
 	// Who began it, and for which work item, if for one.
 	Who, WorkItem string
+	// Order names the order that it is begun by; empty for one without a name. It is not read back.
+	Order string
 	// Try is which of the item's it is; one that failed is begun again by itself Retries times, Backoff after the first failure, and twice as long after
 	// each that follows. RetryAt is when; zero for never.
 	Try, Retries int
@@ -225,7 +227,9 @@ type RunQuery struct {
 // Store keeps runs. Every change is one statement; those of a coordinator name its epoch and are fault.Fenced once another has the run. They
 // return false when what they are about has changed meanwhile.
 type Store interface {
-	// CreateRun records a run with its tasks and its event. Where the team has one that is not over it is fault.AlreadyExists, and live is that.
+	// OrderedRun returns the run that a named order began; false when it began none.
+	OrderedRun(ctx context.Context, order string) (Run, bool, error)
+	// CreateRun records a run with its tasks and its event, or returns the one that its order began before. Where the team has one that is not over it is fault.AlreadyExists, and live is that.
 	CreateRun(ctx context.Context, r Run) (made Run, live *Run, err error)
 	// RetryRun begins a run again that failed and whose time has come, with the same spec; false when there is none. A run whose team has another since
 	// is not begun again.

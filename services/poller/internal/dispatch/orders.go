@@ -38,9 +38,9 @@ func (c *Client) Clean(ctx context.Context, workItem, who string) (kept string, 
 	return answer.GetDetail(), nil
 }
 
-// Team begins the run of the team that is configured for an item, and returns how many tasks it has.
-func (c *Client) Team(ctx context.Context, workItem, who string) (run string, tasks int, err error) {
-	answer, err := c.teams.StartItemRun(ctx, &teamv1.StartItemRunRequest{WorkItem: workItem, Who: bounded(who)})
+// Team begins the run of the team that is configured for an item, and returns how many tasks it has. The same order again returns the same run.
+func (c *Client) Team(ctx context.Context, workItem, who, order string) (run string, tasks int, err error) {
+	answer, err := c.teams.StartItemRun(ctx, &teamv1.StartItemRunRequest{WorkItem: workItem, Who: bounded(who), OrderKey: order})
 	return answer.GetRun().GetRunId(), int(answer.GetRun().GetTasks()), err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/ledger"
+	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/services/poller/internal/metrics"
 )
@@ -108,9 +109,9 @@ type Tickets interface {
 
 // Commands carries out orders to muxpost itself. Doing so again changes nothing. Its errors are faults: one that is no refusal is tried again.
 type Commands interface {
-	// Command carries out what somebody who may steer wrote about a work item, and returns what it is answered with: a comment, or where that is
-	// empty a reaction.
-	Command(ctx context.Context, workItem, who string, c ledger.Command) (text, reaction string, err error)
+	// Command carries out what somebody who may steer wrote about a work item, in the event id, and returns what it is answered with: a comment, or
+	// where that is empty a reaction.
+	Command(ctx context.Context, id, workItem, who string, c ledger.Command) (text, reaction string, err error)
 }
 
 // Notifier carries out posts. It is safe for use by many goroutines.
@@ -170,7 +171,8 @@ func (n *Notifier) carry(ctx context.Context, p Post) (Words, error) {
 	defer cancel()
 	if p.What == ledger.PostCommand {
 		command, _ := ledger.ParseCommand(p.Command)
-		text, reaction, err := n.orders.Command(ctx, p.WorkItem, p.Author, command)
+		text, reaction, err := n.orders.Command(ctx, p.DeliveryID, p.WorkItem, p.Author, command)
+		failpoint.Hit("poller.order.carried")
 		return Words{Text: text, Reaction: reaction}, err
 	}
 	tickets := n.tickets[p.Source]

@@ -64,7 +64,7 @@ type fakeOrders struct {
 	carried        []string
 }
 
-func (f *fakeOrders) Command(_ context.Context, workItem, who string, c ledger.Command) (text, reaction string, err error) {
+func (f *fakeOrders) Command(_ context.Context, _, workItem, who string, c ledger.Command) (text, reaction string, err error) {
 	f.carried = append(f.carried, strings.Join([]string{workItem, who, c.String()}, " "))
 	return f.text, f.reaction, f.err
 }

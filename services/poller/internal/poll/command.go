@@ -51,8 +51,8 @@ type Agents interface {
 	Agent(ctx context.Context, workItem string) (Agent, error)
 	// Clean removes the working tree of an item; kept says why it stays, and is empty when it is gone.
 	Clean(ctx context.Context, workItem, who string) (kept string, err error)
-	// Team begins the run of the team that is configured for an item, and returns how many tasks it has.
-	Team(ctx context.Context, workItem, who string) (run string, tasks int, err error)
+	// Team begins the run of the team that is configured for an item, and returns how many tasks it has. The same order again returns the same run.
+	Team(ctx context.Context, workItem, who, order string) (run string, tasks int, err error)
 }
 
 // Commander carries out orders in comments. Each of them may be carried out again and then changes nothing more.
@@ -77,10 +77,10 @@ const (
 // commandRows is how many events of an item an order looks at.
 const commandRows = 500
 
-// Command carries out what somebody who may steer wrote about a work item, and returns what it is answered with: a comment, or where that is
+// Command carries out what somebody who may steer wrote about a work item, in the event id, and returns what it is answered with: a comment, or where that is
 // empty a reaction. An error means that it is not known what came of it, or that nobody answered: it is asked again. A refusal is an answer.
-func (c *Commander) Command(ctx context.Context, workItem, login string, order ledger.Command) (text, reaction string, err error) {
-	text, reaction, err = c.carry(ctx, workItem, login, order)
+func (c *Commander) Command(ctx context.Context, id, workItem, login string, order ledger.Command) (text, reaction string, err error) {
+	text, reaction, err = c.carry(ctx, id, workItem, login, order)
 	switch kind := fault.KindOf(err); {
 	case err == nil:
 		return text, reaction, nil
@@ -91,7 +91,7 @@ func (c *Commander) Command(ctx context.Context, workItem, login string, order l
 	return refusal(err), refused, nil
 }
 
-func (c *Commander) carry(ctx context.Context, workItem, login string, order ledger.Command) (text, reaction string, err error) {
+func (c *Commander) carry(ctx context.Context, id, workItem, login string, order ledger.Command) (text, reaction string, err error) {
 	who, why := login+" (in a comment)", strings.Join(order.Args, " ")
 	if len(why) > maxWhy {
 		why = strings.ToValidUTF8(why[:maxWhy], "")
@@ -123,7 +123,7 @@ func (c *Commander) carry(ctx context.Context, workItem, login string, order led
 	case ledger.VerbTeam:
 		var run string
 		var tasks int
-		if run, tasks, err = c.agents.Team(ctx, workItem, who); err == nil {
+		if run, tasks, err = c.agents.Team(ctx, workItem, who, id); err == nil {
 			text = fmt.Sprintf("**muxpost** runs its team: %d tasks, and a verification. `muxpost team watch %s` follows it.", tasks, run)
 		}
 	default:

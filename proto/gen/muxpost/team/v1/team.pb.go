@@ -621,7 +621,10 @@ type StartItemRunRequest struct {
 	// The work item. Required.
 	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
 	// Who begins it, for others to read: at most 100 bytes.
-	Who           string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	Who string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	// Names the order, at most 200 bytes: asked again with the same, the answer is the run that it began, over or not, and no other is begun. Empty
+	// for an order that is asked once.
+	OrderKey      string `protobuf:"bytes,3,opt,name=order_key,json=orderKey,proto3" json:"order_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -670,10 +673,17 @@ func (x *StartItemRunRequest) GetWho() string {
 	return ""
 }
 
+func (x *StartItemRunRequest) GetOrderKey() string {
+	if x != nil {
+		return x.OrderKey
+	}
+	return ""
+}
+
 // StartItemRunResponse is the run.
 type StartItemRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As it begins.
+	// As it begins, or stands where the order was asked before.
 	Run           *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2275,10 +2285,11 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\ttake_over\x18\x03 \x01(\bR\btakeOver\"d\n" +
 	"\x10StartRunResponse\x12&\n" +
 	"\x03run\x18\x01 \x01(\v2\x14.muxpost.team.v1.RunR\x03run\x12(\n" +
-	"\x10abandoned_run_id\x18\x02 \x01(\tR\x0eabandonedRunId\"D\n" +
+	"\x10abandoned_run_id\x18\x02 \x01(\tR\x0eabandonedRunId\"a\n" +
 	"\x13StartItemRunRequest\x12\x1b\n" +
 	"\twork_item\x18\x01 \x01(\tR\bworkItem\x12\x10\n" +
-	"\x03who\x18\x02 \x01(\tR\x03who\">\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x1b\n" +
+	"\torder_key\x18\x03 \x01(\tR\borderKey\">\n" +
 	"\x14StartItemRunResponse\x12&\n" +
 	"\x03run\x18\x01 \x01(\v2\x14.muxpost.team.v1.RunR\x03run\"\xd3\x06\n" +
 	"\x03Run\x12\x15\n" +
