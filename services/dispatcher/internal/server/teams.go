@@ -28,6 +28,7 @@ type TeamOperator interface {
 	StartItem(ctx context.Context, workItem, who, order string) (team.Run, error)
 	Cancel(ctx context.Context, o team.Order) (team.Run, bool, error)
 	Abandon(ctx context.Context, o team.Order) (team.Run, bool, error)
+	Clean(ctx context.Context, o team.Cleaning) ([]team.Tree, error)
 }
 
 // TeamRecords list what is stored of runs. A run that is not known is fault.NotFound.
@@ -239,6 +240,23 @@ func (t *Teams) AbandonRun(ctx context.Context, r *teamv1.AbandonRunRequest) (*t
 		return nil, err
 	}
 	return &teamv1.AbandonRunResponse{Run: runTo(run), Abandoned: abandoned}, nil
+}
+
+// CleanRun removes the working trees of a run that is over, where nothing would be lost with them.
+func (t *Teams) CleanRun(ctx context.Context, r *teamv1.CleanRunRequest) (*teamv1.CleanRunResponse, error) {
+	id, err := t.find(ctx, r.GetRun(), false)
+	if err != nil {
+		return nil, err
+	}
+	found, err := t.operator.Clean(ctx, team.Cleaning{Order: team.Order{RunID: id, Who: r.GetWho(), Reason: r.GetReason()}, Unmerged: r.GetUnmerged(), Dry: r.GetDryRun()})
+	if err != nil {
+		return nil, err
+	}
+	out := &teamv1.CleanRunResponse{}
+	for _, tree := range found {
+		out.Trees = append(out.Trees, &teamv1.RunTree{Host: tree.Host, Directory: tree.Directory, Branch: tree.Branch, Kept: tree.Kept})
+	}
+	return out, nil
 }
 
 // GetLog returns what an attempt at a task showed last.

@@ -285,6 +285,12 @@ func (s *Store) ordered(ctx context.Context, sql, id string, args pgx.NamedArgs)
 	return r, false, err
 }
 
+// NoteTree records that a working tree of a run was removed.
+func (s *Store) NoteTree(ctx context.Context, runID, taskID, detail, who string) error {
+	_, err := s.pool.Exec(ctx, `insert into dispatcher.team_history (run_id, what, task_id, detail, who) values ($1, 'tree_removed', $2, $3, $4)`, runID, taskID, detail, who)
+	return db.Fault(err)
+}
+
 // TakeOwed takes attempts whose hosts still have to be told that they are over, for as long as a lease lasts.
 func (s *Store) TakeOwed(ctx context.Context, most int) ([]team.Attempt, error) {
 	return many(s, ctx, `update dispatcher.team_attempts set owed_look = clock_timestamp() + @time::interval, token = dispatcher.next_token()

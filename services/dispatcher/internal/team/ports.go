@@ -263,6 +263,8 @@ type Store interface {
 	OrderEnd(ctx context.Context, id, who, detail string) (Run, bool, error)
 	// AbandonRun ends a run at once under a new epoch, whoever holds it; what is under way of it is owed a stop. False when it is over.
 	AbandonRun(ctx context.Context, id, who, detail string) (Run, bool, error)
+	// NoteTree records that a working tree of a run was removed.
+	NoteTree(ctx context.Context, runID, taskID, detail, who string) error
 	// TakeOwed takes attempts whose hosts still have to be told that they are over, for as long as a lease lasts; PaidAttempt says that one was.
 	TakeOwed(ctx context.Context, most int) ([]Attempt, error)
 	PaidAttempt(ctx context.Context, id string) error
@@ -342,4 +344,18 @@ type Hosts interface {
 	Attempt(ctx context.Context, host, id string, output bool) Answer
 	// StopAttempt ends an attempt, or sees to it that it never begins.
 	StopAttempt(ctx context.Context, host, id string, token int64, reason string) Answer
+	// RemoveTaskTree removes a working tree in which nothing would be lost, or says why it is kept; missing is true when nothing was there.
+	RemoveTaskTree(ctx context.Context, host string, r TreeRemoval) (kept string, missing bool, err error)
+}
+
+// TreeRemoval names a working tree that is to be removed. Unmerged has it removed too where its commits are on its branch alone; Dry does nothing.
+type TreeRemoval struct {
+	Repository, Directory, Branch string
+	Unmerged, Dry                 bool
+	Reason                        string
+}
+
+// Tree is a working tree of a run that was there, and why it is kept; empty when it is gone, or would be.
+type Tree struct {
+	Host, Directory, Branch, Kept string
 }

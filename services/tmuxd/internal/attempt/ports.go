@@ -191,13 +191,15 @@ type Places interface {
 	MakePrivate(path string) error
 }
 
-// Worktrees make git worktrees for attempts, and never remove one.
+// Worktrees make git worktrees for attempts, and remove one only on a person's order.
 type Worktrees interface {
 	// PrepareTask makes one where it is not there, and merges commits into it that it has not. What takes long is fault.Unavailable, goes on, and is
 	// found when it is asked for again.
 	PrepareTask(ctx context.Context, repository, directory, branch string, needs []string) error
 	// Left says at which commit one was left, and how many files in it are not committed. One that cannot be read any more has no commit.
 	Left(ctx context.Context, directory string) (head string, uncommitted int, err error)
+	// RemoveTask removes one in which nothing would be lost, or says why it is kept; missing is true when nothing was there.
+	RemoveTask(ctx context.Context, repository, directory, branch string, unmerged, dry bool) (kept string, missing bool, err error)
 }
 
 // Memory is what is remembered of an attempt.
