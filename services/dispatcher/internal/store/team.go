@@ -53,8 +53,8 @@ func (s *Store) OrderedRun(ctx context.Context, order string) (team.Run, bool, e
 	return r, err == nil, err
 }
 
-// CreateRun records a run with its tasks and its event, all of it or nothing, or returns the one that its order began before. Where the team has one that is not over it is fault.AlreadyExists,
-// and live is that; it is left as it is.
+// CreateRun records a run with its tasks and its event, all of it or nothing, or returns the one that its order began before. Where the team has
+// one that is not over it is fault.AlreadyExists, and live is that; it is left as it is.
 func (s *Store) CreateRun(ctx context.Context, r team.Run) (made team.Run, live *team.Run, err error) {
 	spec, err := json.Marshal(r.Spec)
 	if err != nil {

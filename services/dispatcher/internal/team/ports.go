@@ -229,7 +229,8 @@ type RunQuery struct {
 type Store interface {
 	// OrderedRun returns the run that a named order began; false when it began none.
 	OrderedRun(ctx context.Context, order string) (Run, bool, error)
-	// CreateRun records a run with its tasks and its event, or returns the one that its order began before. Where the team has one that is not over it is fault.AlreadyExists, and live is that.
+	// CreateRun records a run with its tasks and its event, or returns the one that its order began before. Where the team has one that is not over
+	// it is fault.AlreadyExists, and live is that.
 	CreateRun(ctx context.Context, r Run) (made Run, live *Run, err error)
 	// RetryRun begins a run again that failed and whose time has come, with the same spec; false when there is none. A run whose team has another since
 	// is not begun again.
