@@ -51,7 +51,8 @@ func pauseCommand(a *app) *cobra.Command {
 		Use: "pause ITEM | --all", Short: "Hold back the events of a work item, or of all, until unpause; nothing is lost",
 		Args: args(0, 1, "name one work item, or say --all"),
 		Long: `pause has the dispatcher begin no delivery: nothing is started and nothing is typed. What is under way is finished. Events wait in the
-ledger and go in by themselves after muxpost unpause, within about a minute. A pause survives restarts.`,
+ledger and go in by themselves after muxpost unpause, within about a minute. Runs of teams hand out no task: all of them, or those that are for
+the work item. A pause survives restarts.`,
 		Example: `  muxpost pause --all --reason "new release of the agent"
   muxpost pause github:octo/widget#7`,
 		RunE: func(cmd *cobra.Command, given []string) error { return a.pause(cmd.Context(), given, o) },

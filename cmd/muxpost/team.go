@@ -24,7 +24,7 @@ pane of its own, on any host that may run it. A run is complete when every task 
 failed is run again, with the reason in its prompt, as often as max_fix_loops says. docs/teams.md shows how.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(teamRunCommand(a), teamStatusCommand(a), teamWatchCommand(a), teamCancelCommand(a), teamAbandonCommand(a), teamLogsCommand(a))
+	c.AddCommand(teamRunCommand(a), teamStatusCommand(a), teamWatchCommand(a), teamCancelCommand(a), teamAbandonCommand(a), teamLogsCommand(a), teamCleanCommand(a))
 	return c
 }
 
@@ -382,6 +382,8 @@ func teamLogsCommand(a *app) *cobra.Command {
 				text := log.GetOutput()
 				if prompt {
 					text = log.GetPrompt()
+				} else if log.GetAttempt().GetOutputCut() {
+					a.warn("it showed more before this, of which nothing is kept")
 				}
 				a.printer().Text(text)
 				return nil

@@ -26,6 +26,7 @@ type fakeTeams struct {
 	whole     *teamv1.GetRunResponse
 	cancelled *teamv1.CancelRunRequest
 	log       *teamv1.GetLogResponse
+	cleaned   []*teamv1.CleanRunRequest
 	// hold is closed once a run is cancelled, held once it is waited for; nil does not wait for that.
 	hold, held chan struct{}
 }
@@ -84,6 +85,12 @@ func (f *fakeTeams) AbandonRun(context.Context, *teamv1.AbandonRunRequest) (*tea
 
 func (f *fakeTeams) GetLog(context.Context, *teamv1.GetLogRequest) (*teamv1.GetLogResponse, error) {
 	return f.log, nil
+}
+
+func (f *fakeTeams) CleanRun(_ context.Context, r *teamv1.CleanRunRequest) (*teamv1.CleanRunResponse, error) {
+	f.cleaned = append(f.cleaned, r)
+	return &teamv1.CleanRunResponse{Trees: []*teamv1.RunTree{{Host: "h1", Directory: "/w/repo.trees/crew-1/a", Branch: "muxpost/crew-1/a"},
+		{Host: "h1", Directory: "/w/repo.trees/crew-1/b", Branch: "muxpost/crew-1/b", Kept: "1 file not committed (left)"}}}, nil
 }
 
 func newFakeTeams(end teamv1.Phase) *fakeTeams {
@@ -222,6 +229,52 @@ func TestTeamRun_RefusesAFileThatIsNoTeam(t *testing.T) {
 	}
 	if err := d.run(t, "team", "run", "../../docs/examples/team.yaml"); err != nil {
 		t.Errorf("the example: %v", err)
+	}
+}
+
+func TestTeam_ShowsARunThatCannotBeReadInItsPlace(t *testing.T) {
+	f := newFakeTeams(teamv1.Phase_PHASE_EXEC)
+	f.whole.Run.Problem, f.whole.Run.EndTime, f.whole.Run.Detail = "its record cannot be read: it is damaged; end it with `muxpost team abandon r1`", nil, ""
+	d := teamDesk(t, f)
+	for _, line := range [][]string{{"team", "status"}, {"team", "status", "crew"}} {
+		if err := d.run(t, line...); err != nil || !strings.Contains(d.out.String(), "unreadable") || !strings.Contains(d.out.String(), "muxpost team abandon r1") {
+			t.Errorf("%v: %v\n%s", line, err, d.out)
+		}
+	}
+}
+
+func TestTeamLogs_SaysThatMoreWasShown(t *testing.T) {
+	f := newFakeTeams(teamv1.Phase_PHASE_EXEC)
+	f.log = &teamv1.GetLogResponse{Output: "the end\n", Prompt: "do a", Attempt: &teamv1.AttemptStatus{OutputCut: true}}
+	d := teamDesk(t, f)
+	if err := d.run(t, "team", "logs", "crew", "a"); err != nil || d.out.String() != "the end\n" || !strings.Contains(d.err.String(), "showed more before this") {
+		t.Errorf("%v: %s%s", err, d.out, d.err)
+	}
+	if err := d.run(t, "team", "logs", "crew", "a", "--prompt"); err != nil || strings.Contains(d.err.String(), "showed more") {
+		t.Errorf("%v: %s%s", err, d.out, d.err)
+	}
+}
+
+func TestTeamClean_RemovesOfWhatIsOverAndSaysWhatIsKept(t *testing.T) {
+	f := newFakeTeams(teamv1.Phase_PHASE_COMPLETE)
+	d := teamDesk(t, f)
+	if err := d.run(t, "team", "clean", "--dry-run"); err != nil || !strings.Contains(d.out.String(), "would go muxpost/crew-1/a  h1:/w/repo.trees/crew-1/a\n") ||
+		!strings.Contains(d.out.String(), "kept     muxpost/crew-1/b  h1:/w/repo.trees/crew-1/b: 1 file not committed (left)\n") || !strings.Contains(d.out.String(), "1 would be removed, 1 kept") {
+		t.Errorf("%v\n%s", err, d.out)
+	}
+	if r := f.cleaned[0]; len(f.cleaned) != 1 || r.GetRun() != "r1" || !r.GetDryRun() || r.GetUnmerged() {
+		t.Errorf("%v", f.cleaned)
+	}
+	if err := d.run(t, "team", "clean", "crew", "other", "--unmerged", "--by", "ann", "--reason", "room"); err != nil || !strings.Contains(d.out.String(), "2 removed, 2 kept") {
+		t.Errorf("%v\n%s", err, d.out)
+	}
+	if r := f.cleaned[2]; r.GetRun() != "other" || r.GetDryRun() || !r.GetUnmerged() || r.GetWho() != "ann" || r.GetReason() != "room" {
+		t.Errorf("%v", r)
+	}
+	// One that goes on is left out where none is named.
+	f.whole.Run.EndTime, f.cleaned = nil, nil
+	if err := d.run(t, "team", "clean"); err != nil || len(f.cleaned) != 0 || !strings.Contains(d.out.String(), "0 removed, 0 kept") {
+		t.Errorf("%v\n%s", err, d.out)
 	}
 }
 

@@ -18,6 +18,8 @@ type Run struct {
 	// Total is how many tasks the run was created with.
 	Total    int
 	Parallel int
+	// Unread says why the run's record cannot be read, and Paused who holds back what is handed out; empty where that is not so.
+	Unread, Paused string
 	// Tasks are the tasks of the graph in their order, and the steps.
 	Tasks []Item
 }
@@ -74,7 +76,20 @@ type Decision struct {
 
 // Decide says what a run needs next. It is total: every run has one decision.
 func Decide(r Run) Decision {
+	d := decide(r)
+	// What is under way goes on, and so does what needs nobody.
+	if d.Action == Claim && r.Paused != "" {
+		return Decision{Reason: ReasonPaused, Detail: r.Paused}
+	}
+	return d
+}
+
+func decide(r Run) Decision {
 	g := newGraph(r)
+	// One that is ended needs nothing of what was asked for.
+	if r.Unread != "" && (r.Phase == NoPhase || !r.Phase.Terminal() && !r.Ending.Terminal()) {
+		return Decision{Reason: ReasonUnread, Detail: r.Unread}
+	}
 	if r.Phase == NoPhase || r.Phase.Terminal() {
 		return Decision{}
 	}

@@ -125,6 +125,45 @@ func TestT116_AnEmptyOrShortListIsNeverAllCompleted(t *testing.T) {
 	}
 }
 
+func TestDecide_APauseHoldsBackWhatIsHandedOutAndNothingElse(t *testing.T) {
+	for want, r := range map[string]Run{
+		"wait: paused":                         run(Exec, "a:in_progress", "b:pending"),
+		"wait":                                 run(Exec, "a:in_progress"),
+		"prd: no_step":                         run(Plan, "a:pending"),
+		"verify: tasks_settled, reset @verify": run(Exec, "a:completed"),
+		"complete: verified":                   run(Verify, "a:completed", "@verify:completed"),
+		"fix: task_failed, reset a":            run(Verify, "a:failed"),
+	} {
+		r.Paused = "by ann"
+		if got := short(Decide(r)); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	r := run(Exec, "a:pending")
+	r.Paused, r.Ending, r.EndingReason = "by ann", Cancelled, ReasonCancelled
+	if got := short(Decide(r)); got != "cancelled: cancelled" {
+		t.Errorf("one that is to end: %s", got)
+	}
+}
+
+func TestDecide_ARunThatCannotBeReadStandsStillUntilItIsEnded(t *testing.T) {
+	for _, phase := range append(Phases(), NoPhase) {
+		r := run(phase, "a:pending", "@plan:pending", "@prd:pending", "@verify:pending", "@fix:pending")
+		r.Unread = "nobody knows it"
+		want := "wait: corrupt_run"
+		if phase.Terminal() {
+			want = "wait"
+		}
+		if d := Decide(r); short(d) != want || !phase.Terminal() && d.Detail != r.Unread {
+			t.Errorf("%v: %+v", phase, d)
+		}
+		r.Ending, r.EndingReason = Cancelled, ReasonCancelled
+		if d := Decide(r); phase != NoPhase && !phase.Terminal() && d.To != Cancelled {
+			t.Errorf("%v, which is to end: %+v", phase, d)
+		}
+	}
+}
+
 func TestT108_NoFixLoopsMeansNoRetries(t *testing.T) {
 	r := run(Verify, "a:failed", "b:pending<a")
 	r.MaxFixLoops = 0
@@ -259,7 +298,7 @@ func TestDecide_KeepsItsPromisesInEveryState(t *testing.T) {
 		}
 	})
 	for _, r := range Reasons() {
-		if !seen[r] && !slices.Contains([]Reason{ReasonCancelled, ReasonAbandoned, ReasonNoStep, ReasonMissing}, r) {
+		if !seen[r] && !slices.Contains([]Reason{ReasonCancelled, ReasonAbandoned, ReasonNoStep, ReasonMissing, ReasonUnread, ReasonPaused}, r) {
 			t.Errorf("%s is never given", r)
 		}
 	}

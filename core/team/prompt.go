@@ -1,6 +1,7 @@
 package team
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -21,6 +22,9 @@ type Carried struct {
 	// Title says what it is, in our words.
 	Title string
 	Text  string
+	// Cut is true when Text is the end of something longer already. Most is how much of it is told, in bytes; zero for the usual.
+	Cut  bool
+	Most int
 }
 
 // Told is what an agent is told.
@@ -62,7 +66,7 @@ func Compose(t Told) string {
 			b.WriteString("\nWhat stands between fences was left by earlier steps and tries: it is information about the work.\n")
 		}
 		fence := "-----" + t.Nonce + "-----"
-		fmt.Fprintf(&b, "\n%s:\n%s\n%s\n%s\n", c.Title, fence, strings.TrimSpace(strings.ReplaceAll(end(c.Text), fence, "")), fence)
+		fmt.Fprintf(&b, "\n%s:\n%s\n%s\n%s\n", c.Title, fence, strings.TrimSpace(strings.ReplaceAll(c.end(), fence, "")), fence)
 	}
 	if t.Kind == VerifyStep {
 		fmt.Fprintf(&b, "\nWhen you have verified it, say so in the last line of your answer: the word %s, a colon and a blank, and then either the "+
@@ -71,12 +75,16 @@ func Compose(t Told) string {
 	return b.String()
 }
 
-// end is the last part of a text that goes into a prompt.
-func end(text string) string {
-	if len(text) <= maxCarried {
+// end is the last part of a text, which goes into a prompt: it says when something stood before it.
+func (c Carried) end() string {
+	text, cut := c.Text, c.Cut
+	if most := cmp.Or(c.Most, maxCarried); len(text) > most {
+		text, cut = text[len(text)-most:], true
+	}
+	if !cut {
 		return text
 	}
-	return "[…] " + strings.ToValidUTF8(text[len(text)-maxCarried:], "")
+	return "[…] " + strings.ToValidUTF8(text, "")
 }
 
 func ordinal(n int) string {

@@ -175,12 +175,16 @@ const (
 	ReasonCorrupt Reason = "corrupt_task"
 	// ReasonMissing: there are fewer tasks than the run was created with. The run stands still until somebody ends it.
 	ReasonMissing Reason = "task_missing"
+	// ReasonUnread: the run's own record cannot be read. It stands still until somebody ends it.
+	ReasonUnread Reason = "corrupt_run"
+	// ReasonPaused: somebody holds back what is handed out. It goes on once that has ended.
+	ReasonPaused Reason = "paused"
 )
 
 // Reasons lists every reason, for tests that must cover them all.
 func Reasons() []Reason {
 	return []Reason{ReasonNoStep, ReasonStepDone, ReasonStepFailed, ReasonSettled, ReasonVerified, ReasonTaskFailed, ReasonVerdict, ReasonFixed,
-		ReasonFixBound, ReasonLaunch, ReasonCancelled, ReasonAbandoned, ReasonCorrupt, ReasonMissing}
+		ReasonFixBound, ReasonLaunch, ReasonCancelled, ReasonAbandoned, ReasonCorrupt, ReasonMissing, ReasonUnread, ReasonPaused}
 }
 
 func nameOf(names []string, i int) string {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"muxpost.dev/muxpost/core/fault"
 )
@@ -186,7 +187,8 @@ func TestSteps_AreWhatARunBeginsWith(t *testing.T) {
 func TestT107_TheNextPromptHasWhatWasSaidBefore(t *testing.T) {
 	fence := "-----n1-----"
 	text := Compose(Told{Team: "crew", TaskID: "a", Kind: Task, Prompt: "do a\n", Number: 3, Nonce: "n1", Before: []Carried{
-		{"The plan", "first this\n" + fence + "\nthen that"}, {"Try 2 ended with exit code 7, and wrote last", strings.Repeat("x", maxCarried) + "tail"}}})
+		{Title: "The plan", Text: "first this\n" + fence + "\nthen that"},
+		{Title: "Try 2 ended with exit code 7, and wrote last", Text: strings.Repeat("x", maxCarried) + "tail"}}})
 	for _, want := range []string{"task a of the team crew", "3rd time", "\ndo a\n", "The plan:\n" + fence + "\nfirst this\n\nthen that\n" + fence, "exit code 7", "xtail\n" + fence} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %q in\n%.600s", want, text)
@@ -200,6 +202,25 @@ func TestT107_TheNextPromptHasWhatWasSaidBefore(t *testing.T) {
 	}
 	if fix := Compose(Told{Team: "crew", Kind: FixStep, Number: 1}); !strings.Contains(fix, usualFix) {
 		t.Errorf("%s", fix)
+	}
+}
+
+func TestCompose_WhatIsNotAllSaysSoAndIsNeverHalfACharacter(t *testing.T) {
+	for _, row := range []struct {
+		Carried
+		want string
+	}{
+		{Carried{Text: "all of it"}, "\nall of it\n"},
+		{Carried{Text: "all of it", Cut: true}, "\n[…] all of it\n"},
+		{Carried{Text: "äöü", Most: 3}, "\n[…] ü\n"},
+		{Carried{Text: "äöü", Most: 4}, "\n[…] öü\n"},
+		{Carried{Text: "äöü", Most: 6}, "\näöü\n"},
+		{Carried{Text: strings.Repeat("x", maxCarried) + "y"}, "\n[…] xx"},
+	} {
+		text := Compose(Told{Team: "crew", TaskID: "a", Kind: Task, Prompt: "do a", Number: 2, Nonce: "n", Before: []Carried{row.Carried}})
+		if !utf8.ValidString(text) || !strings.Contains(text, row.want) {
+			t.Errorf("%.20q, %d: there is no %q in\n%.400q", row.Text, row.Most, row.want, text)
+		}
 	}
 }
 

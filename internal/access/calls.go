@@ -34,7 +34,7 @@ func methods() map[string]map[string]need {
 		},
 		"muxpost.team.v1.TeamService": {
 			"GetRun": read, "ListRuns": read, "WatchRun": read, "GetLog": read,
-			"StartRun": operate, "StartItemRun": operate, "CancelRun": operate, "AbandonRun": operate,
+			"StartRun": operate, "StartItemRun": operate, "CancelRun": operate, "AbandonRun": operate, "CleanRun": operate,
 		},
 		"muxpost.poller.v1.PollerService": {
 			"ListAcknowledgements": read, "ListLinks": read, "ListLedger": read, "CountLedger": read, "ListSources": read, "ListPollEvents": read,

@@ -46,7 +46,7 @@ func parse(setting string) (name string, n int, how syscall.Signal) {
 			panic(fmt.Sprintf("failpoint: %q names no count", setting))
 		}
 	}
-	if !slices.Contains(slices.Concat(Names(), Hands(), Ends(), Attempts(), Teams()), name) {
+	if !slices.Contains(slices.Concat(Names(), Hands(), Ends(), Attempts(), Teams(), Orders()), name) {
 		panic(fmt.Sprintf("failpoint: %q names no place", setting))
 	}
 	switch act {

@@ -86,3 +86,10 @@ func Teams() []string {
 		"dispatcher.team.moved",    // the run came to another phase, and nothing was done there
 	}
 }
+
+// Orders returns the places that an order in a comment passes.
+func Orders() []string {
+	return []string{
+		"poller.order.carried", // it is carried out or refused, and nothing is recorded of that
+	}
+}

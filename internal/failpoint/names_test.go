@@ -60,7 +60,7 @@ func hits(t *testing.T) map[string][]string {
 
 func TestNames_AreHitInTheSourcesAndNoOthers(t *testing.T) {
 	found := hits(t)
-	all := slices.Concat(Names(), Hands(), Ends(), Attempts(), Teams())
+	all := slices.Concat(Names(), Hands(), Ends(), Attempts(), Teams(), Orders())
 	for _, name := range all {
 		if len(found[name]) != 1 {
 			t.Errorf("%s stands at %d places, not one: %v", name, len(found[name]), found[name])
@@ -74,7 +74,7 @@ func TestNames_AreHitInTheSourcesAndNoOthers(t *testing.T) {
 }
 
 func TestNames_AreThereOnce(t *testing.T) {
-	names := slices.Concat(Names(), Hands(), Ends(), Attempts(), Teams())
+	names := slices.Concat(Names(), Hands(), Ends(), Attempts(), Teams(), Orders())
 	n := len(names)
 	slices.Sort(names)
 	if len(slices.Compact(names)) != n {

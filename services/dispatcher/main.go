@@ -4,9 +4,7 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -94,11 +92,11 @@ func start(ctx context.Context, args []string, here settings.Where, stdout, stde
 		return err
 	}
 	defer telemetry.Shutdown(ctx)
-	return serve(ctx, s.Dispatcher, url, telemetry, page)
+	return serve(ctx, s.Dispatcher, string(s.DataDir), url, telemetry, page)
 }
 
 // serve runs the service until ctx ends; page shows its metrics.
-func serve(ctx context.Context, config settings.Dispatcher, url string, telemetry *obs.Telemetry, page http.Handler) error {
+func serve(ctx context.Context, config settings.Dispatcher, dataDir, url string, telemetry *obs.Telemetry, page http.Handler) error {
 	provider := telemetry.MeterProvider()
 	pool, err := db.Open(ctx, db.Config{URL: url, AppName: "muxpost-dispatcher", TracerProvider: telemetry.TracerProvider(), MeterProvider: provider})
 	if err != nil {
@@ -138,8 +136,14 @@ func serve(ctx context.Context, config settings.Dispatcher, url string, telemetr
 	if err != nil {
 		return err
 	}
+	instance, lock, err := openInstance(dataDir)
+	if err != nil {
+		telemetry.Logger.WarnContext(ctx, "what an earlier dispatcher coordinated is waited for until its leases end", obs.KeyError, err)
+	} else {
+		defer lock.Close()
+	}
 	teams := team.New(team.Config{
-		Policy: policy, Shadow: config.Shadow,
+		Policy: policy, Shadow: config.Shadow, Instance: instance,
 		Store: records, Hosts: fleet, Hints: changed, Logger: telemetry.Logger, Tracer: telemetry.Tracer("dispatcher/team"), Process: processName(),
 	})
 
@@ -312,14 +316,4 @@ func watchHealth(ctx context.Context, database pinger, health health, log *slog.
 		case <-ticker.C:
 		}
 	}
-}
-
-// processName names this process among all that share the database, for as long as any lease of it lasts: a process id alone comes
-// back after a restart.
-func processName() string {
-	hostname, err := os.Hostname()
-	if err != nil {
-		hostname = "unknown"
-	}
-	return fmt.Sprintf("%s-%d-%s", hostname, os.Getpid(), rand.Text())
 }

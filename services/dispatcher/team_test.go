@@ -368,3 +368,41 @@ func livesBy(pid string) bool {
 	}
 	return len(commandLine(n)) > 0
 }
+
+func TestTeam_WhatIsCutOfWhatAStepShowedIsTold(t *testing.T) {
+	t.Parallel()
+	c := newCrews(t, 1)
+	c.dispatcher()
+	c.answers()
+	const much = "head -c 70000 /dev/zero | tr '\\0' x; echo; "
+	s := c.spec("crew", "a", `grep -c "^\[…\] x" "$PROMPT" > told`)
+	s.Plan = &teamv1.Step{Prompt: script("echo begins; " + much + "echo the end of the plan")}
+	loops := int32(0)
+	s.Verify, s.MaxFixLoops = &teamv1.Step{Prompt: script(`w=$(grep -o "VERDICT-[0-9a-f]\{12\}" "$PROMPT" | tail -1); echo "$w: pass"; ` + much)}, &loops
+	got := c.ends(s, teamv1.Phase_PHASE_FAILED)
+	// A verdict that is not at the end is none, and why it was not found is said.
+	if d := got.GetRun().GetDetail(); !strings.Contains(d, "without a verdict in the end of what it showed") {
+		t.Errorf("%q", d)
+	}
+	if lines := c.lines("told"); len(lines) != 1 || lines[0] != "1" {
+		t.Errorf("the next prompt does not say that the beginning is missing: %v", lines)
+	}
+	said := ""
+	for _, e := range got.GetHistory() {
+		if e.GetTaskId() == "@plan" && e.GetWhat() == "succeeded" {
+			said = e.GetDetail()
+		}
+	}
+	if !strings.Contains(said, "more than the end that is kept") {
+		t.Errorf("its history says %q", said)
+	}
+	for _, a := range got.GetAttempts() {
+		if a.GetOutputCut() != (a.GetTaskId() != "a") {
+			t.Errorf("%v", a)
+		}
+	}
+	log, err := c.team.GetLog(t.Context(), &teamv1.GetLogRequest{Run: "crew", TaskId: "@plan"})
+	if err != nil || !log.GetAttempt().GetOutputCut() || !strings.HasSuffix(log.GetOutput(), "the end of the plan") {
+		t.Errorf("%v, %.100v", err, log)
+	}
+}

@@ -82,7 +82,7 @@ func TestTeams_AnItemsRunIsTheConfiguredOne(t *testing.T) {
 	}
 	_, end := c.dispatcher()
 	c.answers()
-	begun, err := c.team.StartItemRun(t.Context(), &teamv1.StartItemRunRequest{WorkItem: item, Who: "alice (in a comment)"})
+	begun, err := c.team.StartItemRun(t.Context(), &teamv1.StartItemRunRequest{WorkItem: item, Who: "alice (in a comment)", OrderId: "d1"})
 	if err != nil || begun.GetRun().GetTeam() != "loop-octo-widget-7" || begun.GetRun().GetWorkItem() != item {
 		t.Fatalf("%v, %v", begun, err)
 	}
@@ -93,6 +93,10 @@ func TestTeams_AnItemsRunIsTheConfiguredOne(t *testing.T) {
 		last, err := c.team.GetRun(t.Context(), &teamv1.GetRunRequest{Run: "loop-octo-widget-7"})
 		return err == nil && last.GetRun().GetTry() == 2 && last.GetRun().GetPhase() == teamv1.Phase_PHASE_COMPLETE
 	})
+	again, err := c.team.StartItemRun(t.Context(), &teamv1.StartItemRunRequest{WorkItem: item, Who: "alice (in a comment)", OrderId: "d1"})
+	if err != nil || again.GetRun().GetRunId() != begun.GetRun().GetRunId() || again.GetRun().GetPhase() != teamv1.Phase_PHASE_FAILED {
+		t.Errorf("the same order again: %v, %v", again, err)
+	}
 	if lines := c.lines("ran"); strings.Join(lines, " ") != "7 7" {
 		t.Errorf("%v", lines)
 	}

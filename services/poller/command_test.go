@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -81,10 +82,12 @@ func (t itemTeams) StartItemRun(_ context.Context, r *teamv1.StartItemRunRequest
 	}
 	t.d.mu.Lock()
 	defer t.d.mu.Unlock()
-	if t.d.refusal == nil && !slices.Contains(t.d.runs, r.GetOrderId()) {
-		t.d.runs = append(t.d.runs, r.GetOrderId())
+	// An order begins one run.
+	at := slices.Index(t.d.runs, r.GetOrderId())
+	if at < 0 && t.d.refusal == nil {
+		at, t.d.runs = len(t.d.runs), append(t.d.runs, r.GetOrderId())
 	}
-	return &teamv1.StartItemRunResponse{Run: &teamv1.Run{RunId: "r1", Tasks: 3}}, t.d.refusal
+	return &teamv1.StartItemRunResponse{Run: &teamv1.Run{RunId: fmt.Sprint("r", at+1), Tasks: 3}}, t.d.refusal
 }
 
 func (d *dispatcher) RemoveTree(_ context.Context, r *dispatcherv1.RemoveTreeRequest) (*dispatcherv1.RemoveTreeResponse, error) {
@@ -285,6 +288,32 @@ func TestCommand_ACrashRepeatsOnlyWhatChangesNothingMore(t *testing.T) {
 	_, reactions := w.answered(t)
 	equal(t, "reactions", reactions, []string{"+1"})
 	equal(t, "orders in the end", len(w.ordered()), 2)
+}
+
+func TestCommand_ATeamIsBegunOnceAndToldOfHoweverOftenItIsAskedFor(t *testing.T) {
+	w, p, n := commandWorld(t, withNotices)
+	w.comment(t, n, "alice", "/muxpost team")
+	look(t, p)
+	claimed, ok, err := p.store.ClaimPost(t.Context(), []string{"gh"}, time.Minute)
+	must(t, err)
+	equal(t, "claimed", []any{ok, claimed.What}, []any{true, ledger.PostCommand})
+	commander := poll.NewCommander(p.store, p.retrier, p.asked, p.telemetry.Logger)
+	first, _, err := commander.Command(t.Context(), claimed.DeliveryID, claimed.WorkItem, claimed.Author, ledger.Command{Verb: ledger.VerbTeam})
+	must(t, err)
+	// It is killed here, and another one has the order when the lease ends.
+	sql(t, p, `update poller.outbox set lease_until = now()`)
+	other := w.open(t)
+	notifyAll(t, other)
+	texts, _ := w.answered(t)
+	equal(t, "answers", texts, []string{first})
+	equal(t, "asked", len(w.ordered()), 2)
+	// Another comment is another order.
+	w.comment(t, n, "alice", "/muxpost team")
+	look(t, other)
+	notifyAll(t, other)
+	if texts, _ = w.answered(t); len(texts) != 2 || texts[1] == first {
+		t.Errorf("answers %q", texts)
+	}
 }
 
 func TestCommand_ADispatcherThatIsAwayIsAskedForAQuarterOfAnHour(t *testing.T) {

@@ -279,9 +279,9 @@ type lagging struct {
 	asked atomic.Int32
 }
 
-func (l *lagging) Output(ctx context.Context, target string, p attempt.Pane) (string, bool, error) {
+func (l *lagging) Output(ctx context.Context, target string, p attempt.Pane) (attempt.Output, bool, error) {
 	if l.asked.Add(1) == 1 {
-		return "half", true, nil
+		return attempt.Output{Text: "half"}, true, nil
 	}
 	return l.Tmux.Output(ctx, target, p)
 }
@@ -295,4 +295,32 @@ func TestT03_TheOutputOfOneThatIsOverIsWhole(t *testing.T) {
 	if out := b.output(a.ID); strings.TrimSpace(out) != "first\nlast" {
 		t.Errorf("%q", out)
 	}
+}
+
+func TestOutput_WhatIsNotAllThatWasShownSaysSo(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for name, row := range map[string]struct {
+		script string
+		cut    bool
+	}{
+		"little":           {"echo one; echo last", false},
+		"all that fits":    {"seq 1 4000; echo last", false},
+		"too many lines":   {"yes '' | head -n 6000; echo last", true},
+		"too many letters": {"head -c 70000 /dev/zero | tr '\\0' x; echo; echo last", true},
+	} {
+		a := b.launch(row.script)
+		b.becomes(a.ID, task.Succeeded)
+		whole, out, err := b.Get(b.ctx(), a.ID, true)
+		if err != nil || whole.Cut != row.cut || !strings.HasSuffix(out, "last") {
+			t.Errorf("%s: cut %v, %d bytes, %v", name, whole.Cut, len(out), err)
+		}
+	}
+	// Of one that runs it is told too.
+	a := b.launch("yes '' | head -n 6000; echo last; sleep 300")
+	b.until("it is told", func() bool {
+		whole, out, err := b.Get(b.ctx(), a.ID, true)
+		return err == nil && whole.Cut && strings.HasSuffix(out, "last")
+	})
+	b.stopped(a.ID)
 }

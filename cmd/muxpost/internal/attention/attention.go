@@ -430,6 +430,9 @@ func (f *finder) runs() {
 			}
 			e.Reason, e.Since = r.GetReason(), timeOf(over)
 			e.Why, e.Remedy = "its run failed: "+r.GetDetail(), "correct what its tasks say, and run it again"
+		case r.GetProblem() != "":
+			e.Reason, e.Since = "corrupt_run", timeOf(r.GetPhaseSince())
+			e.Why, e.Remedy = r.GetProblem(), "restore the database, or end it: muxpost team abandon "+view.Quote(r.GetRunId())
 		case r.GetWaits() != "" && f.now.Sub(r.GetPhaseSince().AsTime()) > MaxWaiting:
 			e.Reason, e.Since = "waits", timeOf(r.GetPhaseSince())
 			e.Why, e.Remedy = "its run waits: "+r.GetWaits(), "see to what it waits for, or end it: muxpost team cancel "+view.Quote(r.GetRunId())

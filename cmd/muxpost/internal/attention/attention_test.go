@@ -219,8 +219,9 @@ func TestFind_TellsOfTeamsWhoseLatestRunNeedsAPerson(t *testing.T) {
 		run("retried", failed, func(r *teamv1.Run) { r.RetryAt = ago(-time.Hour) }),
 		run("short", teamv1.Phase_PHASE_EXEC, func(r *teamv1.Run) { r.Waits, r.PhaseSince = "no host", ago(time.Minute) }),
 		run("stands", teamv1.Phase_PHASE_EXEC, func(r *teamv1.Run) { r.Waits = "no host" }),
+		run("unread", teamv1.Phase_PHASE_EXEC, func(r *teamv1.Run) { r.Problem, r.PhaseSince = "its record cannot be read", ago(time.Minute) }),
 	}}, now))
-	if want := "run failed 2h0m0s, run stands 2h0m0s"; got != want {
+	if want := "run failed 2h0m0s, run stands 2h0m0s, run unread 1m0s"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -16,6 +16,9 @@ import (
 // RunState says in a word how a run stands.
 func RunState(r *teamv1.Run) string {
 	word := strings.ToLower(strings.TrimPrefix(r.GetPhase().String(), "PHASE_"))
+	if r.GetProblem() != "" {
+		word = "unreadable"
+	}
 	if r.GetEnding() {
 		return word + ", ending"
 	}
@@ -24,6 +27,8 @@ func RunState(r *teamv1.Run) string {
 
 func runTone(r *teamv1.Run) Tone {
 	switch {
+	case r.GetProblem() != "":
+		return Bad
 	case r.GetPhase() == teamv1.Phase_PHASE_COMPLETE:
 		return Good
 	case r.GetPhase() == teamv1.Phase_PHASE_FAILED:
@@ -65,7 +70,7 @@ func (p Printer) Runs(runs []*teamv1.Run) {
 			held = "no"
 		}
 		rows = append(rows, []Cell{Text(r.GetTeam()), {RunState(r), runTone(r)}, Text(p.When(r.GetPhaseSince())), Text(fmt.Sprint(r.GetTasks())), Text(held),
-			Text(r.GetWho()), Text(r.GetRunId()), Text(cmp.Or(r.GetWaits(), r.GetDetail(), r.GetReason()))})
+			Text(r.GetWho()), Text(r.GetRunId()), Text(cmp.Or(r.GetProblem(), r.GetWaits(), r.GetDetail(), r.GetReason()))})
 	}
 	p.Table("there is no run", []string{"TEAM", "PHASE", "SINCE", "TASKS", "COORDINATED", "BY", "RUN", "DETAIL"}, rows)
 }
@@ -113,7 +118,9 @@ func (p Printer) runHead(r *teamv1.Run) {
 	if r.GetEnding() {
 		p.Line("%s", p.Paint(Warn, "it is being ended"+byWhom(r.GetEndedBy())+": "+p.Clip(cmp.Or(r.GetDetail(), r.GetReason()), 300)))
 	}
-	if w := r.GetWaits(); w != "" {
+	if w := r.GetProblem(); w != "" {
+		p.Line("%s", p.Paint(Bad, p.Clip(w, 400)))
+	} else if w := r.GetWaits(); w != "" {
 		p.Line("%s", p.Paint(Warn, "waits: "+p.Clip(w, 300)))
 	}
 }

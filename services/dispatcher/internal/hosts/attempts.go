@@ -75,7 +75,7 @@ func (h *Host) forTask(p team.Place) place.Host {
 
 // RunTask asks a host for an attempt.
 func (f *Fleet) RunTask(ctx context.Context, host string, l team.Launch) team.Answer {
-	return f.ask(ctx, host, launchTime, func(ctx context.Context, c tmuxdv1.TmuxdServiceClient) (*tmuxdv1.Attempt, string, error) {
+	return f.ask(ctx, host, launchTime, func(ctx context.Context, c tmuxdv1.TmuxdServiceClient) (*tmuxdv1.Attempt, shown, error) {
 		request := &tmuxdv1.RunTaskRequest{AttemptId: l.ID, Harness: l.Harness, Directory: l.Directory, Prompt: l.Prompt, FencingToken: l.Token,
 			Limit: durationpb.New(l.Limit), Check: l.Check}
 		if l.Stall > 0 {
@@ -85,7 +85,7 @@ func (f *Fleet) RunTask(ctx context.Context, host string, l team.Launch) team.An
 			request.Tree = &tmuxdv1.TaskTree{Repository: l.Repository, Branch: l.Branch, Needs: l.Needs}
 		}
 		out, err := c.RunTask(ctx, request)
-		return out.GetAttempt(), "", err
+		return out.GetAttempt(), nil, err
 	})
 }
 
@@ -95,24 +95,30 @@ func (f *Fleet) Attempt(ctx context.Context, host, id string, output bool) team.
 	if output {
 		patience = showTime
 	}
-	return f.ask(ctx, host, patience, func(ctx context.Context, c tmuxdv1.TmuxdServiceClient) (*tmuxdv1.Attempt, string, error) {
+	return f.ask(ctx, host, patience, func(ctx context.Context, c tmuxdv1.TmuxdServiceClient) (*tmuxdv1.Attempt, shown, error) {
 		out, err := c.GetAttempt(ctx, &tmuxdv1.GetAttemptRequest{AttemptId: id, Output: output})
-		return out.GetAttempt(), out.GetOutput(), err
+		return out.GetAttempt(), out, err
 	})
 }
 
 // StopAttempt ends an attempt, or sees to it that it never begins.
 func (f *Fleet) StopAttempt(ctx context.Context, host, id string, token int64, reason string) team.Answer {
-	return f.ask(ctx, host, stopTime, func(ctx context.Context, c tmuxdv1.TmuxdServiceClient) (*tmuxdv1.Attempt, string, error) {
+	return f.ask(ctx, host, stopTime, func(ctx context.Context, c tmuxdv1.TmuxdServiceClient) (*tmuxdv1.Attempt, shown, error) {
 		out, err := c.StopAttempt(ctx, &tmuxdv1.StopAttemptRequest{AttemptId: id, FencingToken: token, Reason: reason, NeverBegin: true,
 			Timeout: durationpb.New(stopTime - 2*time.Second)})
-		return out.GetAttempt(), "", err
+		return out.GetAttempt(), nil, err
 	})
+}
+
+// shown is what a host says that an attempt showed; nil where it was not asked for that.
+type shown interface {
+	GetOutput() string
+	GetOutputCut() bool
 }
 
 // ask makes one call at a host, and says what its answer is.
 func (f *Fleet) ask(ctx context.Context, host string, patience time.Duration,
-	call func(context.Context, tmuxdv1.TmuxdServiceClient) (*tmuxdv1.Attempt, string, error)) team.Answer {
+	call func(context.Context, tmuxdv1.TmuxdServiceClient) (*tmuxdv1.Attempt, shown, error)) team.Answer {
 	h, ok := f.on(host)
 	if !ok {
 		return team.Answer{Kind: team.Silent, Detail: "this dispatcher does not know the host"}
@@ -128,7 +134,9 @@ func (f *Fleet) ask(ctx context.Context, host string, patience time.Duration,
 		return turnedDown(err)
 	}
 	out := answerOf(a)
-	out.Output = output
+	if output != nil {
+		out.Output, out.Cut = output.GetOutput(), output.GetOutputCut()
+	}
 	return out
 }
 

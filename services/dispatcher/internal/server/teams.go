@@ -28,6 +28,7 @@ type TeamOperator interface {
 	StartItem(ctx context.Context, order, workItem, name, who string) (team.Run, error)
 	Cancel(ctx context.Context, o team.Order) (team.Run, bool, error)
 	Abandon(ctx context.Context, o team.Order) (team.Run, bool, error)
+	Clean(ctx context.Context, o team.Cleaning) ([]team.Tree, error)
 }
 
 // TeamRecords list what is stored of runs. A run that is not known is fault.NotFound.
@@ -241,6 +242,23 @@ func (t *Teams) AbandonRun(ctx context.Context, r *teamv1.AbandonRunRequest) (*t
 	return &teamv1.AbandonRunResponse{Run: runTo(run), Abandoned: abandoned}, nil
 }
 
+// CleanRun removes the working trees of a run that is over, where nothing would be lost with them.
+func (t *Teams) CleanRun(ctx context.Context, r *teamv1.CleanRunRequest) (*teamv1.CleanRunResponse, error) {
+	id, err := t.find(ctx, r.GetRun(), false)
+	if err != nil {
+		return nil, err
+	}
+	found, err := t.operator.Clean(ctx, team.Cleaning{Order: team.Order{RunID: id, Who: r.GetWho(), Reason: r.GetReason()}, Unmerged: r.GetUnmerged(), Dry: r.GetDryRun()})
+	if err != nil {
+		return nil, err
+	}
+	out := &teamv1.CleanRunResponse{}
+	for _, tree := range found {
+		out.Trees = append(out.Trees, &teamv1.RunTree{Host: tree.Host, Directory: tree.Directory, Branch: tree.Branch, Kept: tree.Kept})
+	}
+	return out, nil
+}
+
 // GetLog returns what an attempt at a task showed last.
 func (t *Teams) GetLog(ctx context.Context, r *teamv1.GetLogRequest) (*teamv1.GetLogResponse, error) {
 	id, err := t.find(ctx, r.GetRun(), false)
@@ -271,7 +289,7 @@ func (t *Teams) GetLog(ctx context.Context, r *teamv1.GetLogRequest) (*teamv1.Ge
 	out := &teamv1.GetLogResponse{Attempt: attemptTo(a), Output: a.Output, Prompt: a.Prompt}
 	if a.State != team.Over {
 		answer := t.hosts.Attempt(ctx, a.Host, a.ID, true)
-		out.Output = answer.Output
+		out.Output, out.Attempt.OutputCut = answer.Output, answer.Cut
 		if answer.Kind == team.Silent {
 			out.Problem = "its host does not answer: " + answer.Detail
 		}
@@ -402,14 +420,14 @@ func runTo(r team.Run) *teamv1.Run {
 	return &teamv1.Run{RunId: r.ID, Team: r.Spec.Team, Phase: runPhases[r.Phase], PhaseSince: moment(r.PhaseSince), FixLoops: int32(r.FixLoops), //nolint:gosec // small
 		MaxFixLoops: int32(r.Spec.MaxFixLoops), Ending: r.Ending != rules.NoPhase && !r.Phase.Terminal(), Reason: string(r.Reason), Detail: r.Detail, //nolint:gosec // small
 		Waits: r.Waits, Who: r.Who, EndedBy: r.EndedBy, WorkItem: r.WorkItem, Coordinator: r.Holder, Coordinated: r.Held, BeatAt: moment(r.Beat), Epoch: r.Epoch,
-		TraceId: r.TraceID, CreateTime: moment(r.CreatedAt), EndTime: moment(r.EndedAt), Tasks: int32(r.Total), Version: r.Version, Try: int32(r.Try), RetryAt: moment(r.RetryAt)} //nolint:gosec // small
+		TraceId: r.TraceID, CreateTime: moment(r.CreatedAt), EndTime: moment(r.EndedAt), Tasks: int32(r.Total), Version: r.Version, Try: int32(r.Try), RetryAt: moment(r.RetryAt), Problem: r.Problem()} //nolint:gosec // small
 }
 
 func attemptTo(a team.Attempt) *teamv1.AttemptStatus {
 	out := &teamv1.AttemptStatus{AttemptId: a.ID, TaskId: a.TaskID, Number: int32(a.Number), Worker: a.Worker, Host: a.Host, Harness: a.Harness, Directory: a.Directory, //nolint:gosec // small
 		State: a.State, Result: string(a.Result), Reason: a.Reason, Detail: a.Detail, Fenced: a.Fenced, ClaimTime: moment(a.ClaimedAt), StartTime: moment(a.StartedAt),
 		EndTime: moment(cmp.Or(a.EndedAt, a.SettledAt)), HostTime: moment(a.HostAt), ProcessTime: moment(a.ProcessAt), ProgressTime: moment(a.ProgressAt), Owed: a.Owed,
-		Branch: a.Branch, Head: a.Head, Uncommitted: int32(a.Uncommitted)} //nolint:gosec // small
+		Branch: a.Branch, Head: a.Head, Uncommitted: int32(a.Uncommitted), OutputCut: a.Cut} //nolint:gosec // small
 	if a.State != team.Over {
 		out.SocketPath = a.SocketPath
 	}

@@ -23,14 +23,14 @@ var _ team.Store = (*Store)(nil)
 const (
 	runOpen = "phase not in ('complete', 'failed', 'cancelled')"
 
-	runColumns = `run_id, spec, total, phase, phase_since, version, fix_loops, ending, reason, detail, ended_by, waits, who, work_item, try, retries, backoff, retry_at, holder, epoch,
+	runColumns = `run_id, team, spec, total, phase, phase_since, version, fix_loops, ending, reason, detail, ended_by, waits, who, work_item, try, retries, backoff, retry_at, holder, epoch,
 	holder <> '' and lease_until > clock_timestamp(), beat_at, traceparent, trace_id, created_at, ended_at`
 )
 
 const createRunSQL = `
 with made as (
-	insert into dispatcher.team_runs (run_id, team, spec, total, who, work_item, retries, backoff, traceparent, trace_id)
-	values (@run_id, @team, @spec, @total, @who, @work_item, @retries, @backoff, @traceparent, @trace_id)
+	insert into dispatcher.team_runs (run_id, team, spec, total, who, order_key, work_item, retries, backoff, traceparent, trace_id)
+	values (@run_id, @team, @spec, @total, @who, @order, @work_item, @retries, @backoff, @traceparent, @trace_id)
 	returning *
 ), tasks as (
 	insert into dispatcher.team_tasks (run_id, task_id, position, kind, needs, state, number)
@@ -44,8 +44,17 @@ with made as (
 )
 select ` + runColumns + ` from made`
 
-// CreateRun records a run with its tasks and its event, all of it or nothing. Where the team has one that is not over it is fault.AlreadyExists,
-// and live is that; it is left as it is.
+// OrderedRun returns the run that a named order began; false when it began none.
+func (s *Store) OrderedRun(ctx context.Context, order string) (team.Run, bool, error) {
+	r, err := one(s, ctx, "select "+runColumns+" from dispatcher.team_runs where order_key = $1 and order_key <> ''", scanRun, order)
+	if errors.Is(err, fault.NotFound) {
+		return r, false, nil
+	}
+	return r, err == nil, err
+}
+
+// CreateRun records a run with its tasks and its event, all of it or nothing, or returns the one that its order began before. Where the team has
+// one that is not over it is fault.AlreadyExists, and live is that; it is left as it is.
 func (s *Store) CreateRun(ctx context.Context, r team.Run) (made team.Run, live *team.Run, err error) {
 	spec, err := json.Marshal(r.Spec)
 	if err != nil {
@@ -68,11 +77,16 @@ func (s *Store) CreateRun(ctx context.Context, r team.Run) (made team.Run, live 
 		return made, nil, fault.Wrap(fault.Internal, "", "the tasks of a run cannot be written", err)
 	}
 	made, err = one(s, ctx, fmt.Sprintf(createRunSQL, toldOf("made")), scanRun, pgx.NamedArgs{
-		"run_id": r.ID, "team": r.Spec.Team, "spec": string(spec), "total": len(r.Spec.Tasks), "who": r.Who, "work_item": r.WorkItem, "retries": r.Retries, "backoff": r.Backoff,
+		"run_id": r.ID, "team": r.Spec.Team, "spec": string(spec), "total": len(r.Spec.Tasks), "who": r.Who, "order": r.Order, "work_item": r.WorkItem, "retries": r.Retries, "backoff": r.Backoff,
 		"traceparent": r.Traceparent, "trace_id": r.TraceID, "tasks": string(tasks), "told": string(dispatch.TeamStarted),
 	})
 	if !errors.Is(err, fault.AlreadyExists) {
 		return made, nil, err
+	}
+	if r.Order != "" {
+		if made, ok, findErr := s.OrderedRun(ctx, r.Order); ok || findErr != nil {
+			return made, nil, findErr
+		}
 	}
 	standing, findErr := one(s, ctx, "select "+runColumns+" from dispatcher.team_runs where team = $1 and "+runOpen, scanRun, r.Spec.Team)
 	switch {
@@ -158,6 +172,20 @@ func (s *Store) ReleaseRun(ctx context.Context, id string, epoch int64) error {
 	return db.Fault(err)
 }
 
+// ReleaseRuns lets all runs of a holder go.
+func (s *Store) ReleaseRuns(ctx context.Context, holder string) error {
+	_, err := s.pool.Exec(ctx, `update dispatcher.team_runs set holder = '', lease_until = clock_timestamp() where holder = $1`, holder)
+	return db.Fault(err)
+}
+
+// ReleaseFormer lets the runs go of every other holder of an instance. Whoever is one of them and lives changes nothing any more: a change needs a
+// holder, and then the epoch that whoever takes the run draws.
+func (s *Store) ReleaseFormer(ctx context.Context, instance, holder string) (int64, error) {
+	tag, err := s.pool.Exec(ctx, `update dispatcher.team_runs set holder = '', lease_until = clock_timestamp()
+		where holder <> $2 and right(holder, length($1) + 1) = '.' || $1 and `+runOpen, instance, holder)
+	return tag.RowsAffected(), db.Fault(err)
+}
+
 func lostRun(id string) error {
 	return fault.Newf(fault.Fenced, fault.ReasonLeaseLost, "another coordinator has the run %s, or it is over", id)
 }
@@ -179,6 +207,13 @@ func (s *Store) KnownRun(ctx context.Context, id string) (known team.Known, err 
 			known.Open, err = pgx.CollectRows(rows, scanAttempt)
 			return err
 		})
+	batch.Queue(pausedSQL, known.Run.WorkItem).Query(func(rows pgx.Rows) (err error) {
+		known.Pauses, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (team.Pause, error) {
+			p, err := scanPause(row)
+			return team.Pause{WorkItem: p.WorkItem, Who: p.Who, Reason: p.Reason, Since: p.Since}, err
+		})
+		return err
+	})
 	return known, db.Fault(s.pool.SendBatch(ctx, &batch).Close())
 }
 
@@ -227,9 +262,10 @@ func (s *Store) History(ctx context.Context, runID string) ([]team.Entry, error)
 
 // Artifacts returns what the steps of a run left.
 func (s *Store) Artifacts(ctx context.Context, runID string) ([]team.Artifact, error) {
-	return many(s, ctx, "select name, attempt_id, text, created_at from dispatcher.team_artifacts where run_id = $1 order by created_at, name",
+	return many(s, ctx, `select name, attempt_id, text, coalesce((select cut from dispatcher.team_attempts a where a.attempt_id = t.attempt_id), false), created_at
+		from dispatcher.team_artifacts t where run_id = $1 order by created_at, name`,
 		func(row pgx.CollectableRow) (a team.Artifact, err error) {
-			err = row.Scan(&a.Name, &a.AttemptID, &a.Text, &a.CreatedAt)
+			err = row.Scan(&a.Name, &a.AttemptID, &a.Text, &a.Cut, &a.CreatedAt)
 			return a, err
 		}, runID)
 }
@@ -244,10 +280,12 @@ func (s *Store) BeforeAttempt(ctx context.Context, runID, taskID string) (out te
 	return out, err
 }
 
+// scanRun reads a run. What of its record cannot be read is said in Unread, and is no error: a list must not go with one of its rows, and who ends
+// such a run must see that it ended.
 func scanRun(row pgx.CollectableRow) (r team.Run, err error) {
-	var spec, phase, ending, reason string
+	var name, spec, phase, ending, reason string
 	var beat, ended, retry *time.Time
-	err = row.Scan(&r.ID, &spec, &r.Total, &phase, &r.PhaseSince, &r.Version, &r.FixLoops, &ending, &reason, &r.Detail, &r.EndedBy, &r.Waits, &r.Who, &r.WorkItem,
+	err = row.Scan(&r.ID, &name, &spec, &r.Total, &phase, &r.PhaseSince, &r.Version, &r.FixLoops, &ending, &reason, &r.Detail, &r.EndedBy, &r.Waits, &r.Who, &r.WorkItem,
 		&r.Try, &r.Retries, &r.Backoff, &retry, &r.Holder, &r.Epoch, &r.Held, &beat, &r.Traceparent, &r.TraceID, &r.CreatedAt, &ended)
 	if err != nil {
 		return r, err
@@ -257,12 +295,25 @@ func scanRun(row pgx.CollectableRow) (r team.Run, err error) {
 	r.Ending, _ = rules.ParsePhase(ending)
 	var known bool
 	if r.Phase, known = rules.ParsePhase(phase); !known {
-		return r, fault.Newf(fault.Internal, fault.ReasonDatabase, "the record of the run %s cannot be read", r.ID)
+		r.Unread = fmt.Sprintf("its phase %.40q is none", phase)
 	}
-	if err := json.Unmarshal([]byte(spec), &r.Spec); err != nil {
-		return r, fault.Wrap(fault.Internal, fault.ReasonDatabase, "the spec of the run "+r.ID+" cannot be read", err)
+	if why := unreadable(spec, name, &r.Spec); why != "" {
+		r.Unread, r.Spec = why, rules.Spec{Team: name}
 	}
 	return r, nil
+}
+
+// unreadable reads the spec of a team's run, and says why it cannot; empty when it can. What is in it is not told: a prompt may be.
+func unreadable(text, name string, spec *rules.Spec) string {
+	switch err := json.Unmarshal([]byte(text), spec); {
+	case err != nil:
+		return "what it was asked to do cannot be read"
+	case spec.Team != name:
+		return "what it was asked to do is not for its team"
+	case len(spec.Tasks) == 0 || spec.Verify == nil:
+		return "what it was asked to do has no task or no verification"
+	}
+	return ""
 }
 
 func scanTask(row pgx.CollectableRow) (t team.Task, err error) {
@@ -283,14 +334,14 @@ func attemptColumns(form string) string {
 	}
 	return `attempt_id, run_id, task_id, number, epoch, token, host, worker, harness, directory, is_check, repository, branch, needs, head, uncommitted, ` + texts + `, state, fenced, fence_reason, result,
 	reason, detail, exit_code, exit_signal, second_hand, pane_id, target, socket_path, started_at, ended_at, claimed_at, settled_at, host_at,
-	process_at, progress_at, lease_until <= clock_timestamp(), gone_at <= clock_timestamp(), owed`
+	process_at, progress_at, lease_until <= clock_timestamp(), gone_at <= clock_timestamp(), owed, cut`
 }
 
 func scanAttempt(row pgx.CollectableRow) (a team.Attempt, err error) {
 	var started, ended, settled, host, process, progress *time.Time
 	err = row.Scan(&a.ID, &a.RunID, &a.TaskID, &a.Number, &a.Epoch, &a.Token, &a.Host, &a.Worker, &a.Harness, &a.Directory, &a.Check, &a.Repository, &a.Branch, &a.Needs, &a.Head, &a.Uncommitted, &a.Prompt, &a.Output,
 		&a.State, &a.Fenced, &a.FenceReason, &a.Result, &a.Reason, &a.Detail, &a.Code, &a.Signal, &a.SecondHand, &a.PaneID, &a.Target, &a.SocketPath,
-		&started, &ended, &a.ClaimedAt, &settled, &host, &process, &progress, &a.Lapsed, &a.Gone, &a.Owed)
+		&started, &ended, &a.ClaimedAt, &settled, &host, &process, &progress, &a.Lapsed, &a.Gone, &a.Owed, &a.Cut)
 	a.StartedAt, a.EndedAt, a.SettledAt = when(started), when(ended), when(settled)
 	a.HostAt, a.ProcessAt, a.ProgressAt = when(host), when(process), when(progress)
 	return a, err

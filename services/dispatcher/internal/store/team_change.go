@@ -56,6 +56,7 @@ var claimSQL = fmt.Sprintf(oursSQL, ` and phase = @phase and ending = ''`) + `, 
 			left join dispatcher.team_tasks d on d.run_id = @run_id and d.task_id = need
 			where d.state is distinct from 'completed'
 		)
+		and not exists (select from dispatcher.pauses where work_item in ('', ours.work_item))
 	returning t.*
 ), claimed as (
 	insert into dispatcher.team_attempts (attempt_id, run_id, task_id, number, epoch, token, host, worker, harness, directory, is_check, repository, branch, needs, prompt, lease_until, gone_at)
@@ -74,7 +75,8 @@ var claimSQL = fmt.Sprintf(oursSQL, ` and phase = @phase and ending = ''`) + `, 
 )
 select ` + attemptColumns("") + ` from claimed`
 
-// ClaimTask hands a task out: one that is pending at the expected version, whose needs are completed, in a run that goes on in that phase.
+// ClaimTask hands a task out: one that is pending at the expected version, whose needs are completed, in a run that goes on in that phase
+// and that no pause holds back.
 func (s *Store) ClaimTask(ctx context.Context, c team.Claim) (team.Attempt, bool, error) {
 	a := c.Attempt
 	return changed(s, ctx, claimSQL, scanAttempt, pgx.NamedArgs{
@@ -133,7 +135,7 @@ func (s *Store) drawToken(ctx context.Context, a team.Attempt, epoch int64, fenc
 
 var endAttemptSQL = fmt.Sprintf(oursSQL, "") + `, a as (
 	update dispatcher.team_attempts a set state = 'ended', result = @result, reason = @reason, detail = @detail, exit_code = @code, exit_signal = @signal,
-		second_hand = @second_hand, head = @head, uncommitted = @uncommitted, settled_at = clock_timestamp(), output = @output, owed = @owed, epoch = @epoch,
+		second_hand = @second_hand, head = @head, uncommitted = @uncommitted, settled_at = clock_timestamp(), output = @output, cut = @cut, owed = @owed, epoch = @epoch,
 		pane_id = coalesce(nullif(@pane_id, ''), a.pane_id), target = coalesce(nullif(@target, ''), a.target),
 		started_at = coalesce(@started_at, a.started_at), ended_at = @ended_at
 	from ours where a.run_id = ours.run_id and a.attempt_id = @attempt_id and a.state <> 'ended'
@@ -165,7 +167,7 @@ func (s *Store) EndAttempt(ctx context.Context, e team.End) (bool, error) {
 	}
 	_, ok, err := changed(s, ctx, endAttemptSQL, pgx.RowTo[bool], pgx.NamedArgs{
 		"run_id": e.RunID, "epoch": e.Epoch, "attempt_id": e.AttemptID, "result": string(e.Result), "reason": e.Reason, "detail": e.Detail, "code": e.Code,
-		"signal": e.Signal, "second_hand": e.SecondHand, "head": e.Head, "uncommitted": e.Uncommitted, "output": e.Output, "owed": e.Owed, "pane_id": e.Sight.PaneID, "target": e.Sight.Target,
+		"signal": e.Signal, "second_hand": e.SecondHand, "head": e.Head, "uncommitted": e.Uncommitted, "output": e.Output, "cut": e.Cut, "owed": e.Owed, "pane_id": e.Sight.PaneID, "target": e.Sight.Target,
 		"started_at": orNull(e.Sight.StartedAt), "ended_at": orNull(e.EndedAt), "state": e.Task.State.String(), "class": e.Task.Class.String(), "why": e.Why,
 		"again": again, "launches": e.Task.Launches, "requeues": e.Task.Requeues, "pause": e.Task.Pause, "artifact": e.Artifact, "artifact_text": e.ArtifactText,
 		"told": string(dispatch.TaskEnded),
@@ -281,6 +283,12 @@ func (s *Store) ordered(ctx context.Context, sql, id string, args pgx.NamedArgs)
 	}
 	r, err = s.Run(ctx, id)
 	return r, false, err
+}
+
+// NoteTree records that a working tree of a run was removed.
+func (s *Store) NoteTree(ctx context.Context, runID, taskID, detail, who string) error {
+	_, err := s.pool.Exec(ctx, `insert into dispatcher.team_history (run_id, what, task_id, detail, who) values ($1, 'tree_removed', $2, $3, $4)`, runID, taskID, detail, who)
+	return db.Fault(err)
 }
 
 // TakeOwed takes attempts whose hosts still have to be told that they are over, for as long as a lease lasts.

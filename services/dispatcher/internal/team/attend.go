@@ -198,7 +198,7 @@ func (at *attendant) saw(ctx context.Context, a Attempt, answer Answer) error {
 // end records how an attempt ended and what that makes of its task.
 func (at *attendant) end(ctx context.Context, a Attempt, item rules.Item, stopping string, answer Answer) (over, again bool, err error) {
 	e := End{RunID: a.RunID, AttemptID: a.ID, Epoch: at.run.Epoch, Result: answer.Result, Reason: answer.Reason, Detail: answer.Detail, Code: answer.Code,
-		Signal: answer.Signal, SecondHand: answer.SecondHand, Sight: answer.Sight, EndedAt: answer.EndedAt, Output: answer.Output, Head: answer.Head, Uncommitted: answer.Uncommitted,
+		Signal: answer.Signal, SecondHand: answer.SecondHand, Sight: answer.Sight, EndedAt: answer.EndedAt, Output: answer.Output, Cut: answer.Cut, Head: answer.Head, Uncommitted: answer.Uncommitted,
 		Why: cmp.Or(answer.Detail, string(answer.Result)), Owed: answer.Result == rules.Lost}
 	if e.Result == rules.Succeeded && a.Branch != "" && e.Head == "" {
 		// What needs it would not find its work.
@@ -207,10 +207,13 @@ func (at *attendant) end(ctx context.Context, a Attempt, item rules.Item, stoppi
 	}
 	ended := rules.Ended{Result: e.Result, Fenced: a.Fenced, Draining: stopping != ""}
 	if item.Kind == rules.VerifyStep && e.Result == rules.Succeeded {
-		ended.Holds, e.Why = holds(a, answer.Output)
+		ended.Holds, e.Why = holds(a, answer)
 	}
 	if e.Result == rules.Succeeded && (item.Kind == rules.PlanStep || item.Kind == rules.PRDStep) {
 		e.Artifact, e.ArtifactText = item.Kind.String(), answer.Output
+		if e.Cut {
+			e.Why += "; it showed more than the end that is kept, which is what the prompts after it have: have it write less, or into a file"
+		}
 	}
 	e.Task = rules.After(item, ended)
 	failpoint.Hit("dispatcher.team.judged")
@@ -226,12 +229,14 @@ func (at *attendant) end(ctx context.Context, a Attempt, item rules.Item, stoppi
 }
 
 // holds reads the verdict of a verification that succeeded.
-func holds(a Attempt, output string) (bool, string) {
+func holds(a Attempt, answer Answer) (bool, string) {
 	if a.Check {
 		return true, "the check " + a.Harness + " exited with 0"
 	}
-	pass, why, said := rules.ReadVerdict(nonceOf(a.ID), output)
+	pass, why, said := rules.ReadVerdict(nonceOf(a.ID), answer.Output)
 	switch {
+	case !said && answer.Cut:
+		return false, "the verification ended without a verdict in the end of what it showed, and more is not kept: it has to be its last line"
 	case !said:
 		return false, "the verification ended without a verdict"
 	case pass:

@@ -201,7 +201,7 @@ func compose(r Run, t rules.Item, j job, before Before, attempt Attempt) string 
 	told := rules.Told{Team: r.Spec.Team, TaskID: t.ID, Kind: t.Kind, Prompt: j.prompt, Number: t.Number, Nonce: nonceOf(attempt.ID), Branch: attempt.Branch}
 	for _, a := range before.Artifacts {
 		if t.Kind != rules.PlanStep || a.Name != rules.PlanStep.String() {
-			told.Before = append(told.Before, rules.Carried{Title: "What the step " + a.Name + " came to", Text: a.Text})
+			told.Before = append(told.Before, rules.Carried{Title: "What the step " + a.Name + " came to", Text: a.Text, Cut: a.Cut})
 		}
 	}
 	for _, a := range before.Attempts {
@@ -210,7 +210,9 @@ func compose(r Run, t rules.Item, j job, before Before, attempt Attempt) string 
 		}
 		told.Before = append(told.Before, rules.Carried{
 			Title: fmt.Sprintf("The try %d ended so: %s. It showed last", a.Number, cmp.Or(a.Detail, string(a.Result))),
-			Text:  a.Output[max(0, len(a.Output)-showsOf):],
+			Text:  a.Output,
+			Cut:   a.Cut,
+			Most:  showsOf,
 		})
 	}
 	return rules.Compose(told)

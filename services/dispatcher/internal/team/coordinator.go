@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +28,7 @@ const (
 	claimLease = 300 * time.Second
 )
 
-// Config is what a Coordinator works with. All fields are required but Shadow, Policy and LookEvery.
+// Config is what a Coordinator works with. All fields are required but Instance, Shadow, Policy and LookEvery.
 type Config struct {
 	Store Store
 	Hosts Hosts
@@ -37,6 +38,8 @@ type Config struct {
 	Tracer obs.Tracer
 	// Process names this process among all that share the database.
 	Process string
+	// Instance is what this process has in common with those before it, of which none lives any more; empty where that is not known.
+	Instance string
 	// Shadow has nothing begun or coordinated.
 	Shadow bool
 	// Policy says what is run for a work item by a name, or by none; nil runs nothing for any.
@@ -56,6 +59,9 @@ type Coordinator struct {
 
 // New returns a coordinator.
 func New(config Config) *Coordinator {
+	if config.Instance != "" {
+		config.Process += "." + config.Instance
+	}
 	if config.LookEvery == 0 {
 		config.LookEvery = lookEvery
 	}
@@ -88,10 +94,14 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	group.Go(func() { c.hear(ctx) })
 	group.Go(func() { c.settleDebts(ctx) })
-	defer group.Wait()
+	defer func() {
+		group.Wait()
+		c.letGo(ctx)
+	}()
 	ticker := time.NewTicker(takeEvery)
 	defer ticker.Stop()
-	for {
+	for forsaken := c.config.Instance == ""; ; {
+		forsaken = forsaken || c.succeed(ctx)
 		c.retry(ctx)
 		c.mu.Lock()
 		room := maxRuns - len(c.drivers)
@@ -112,6 +122,26 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		case <-c.more:
 		}
 	}
+}
+
+// succeed frees the runs that the processes before this one held, so that they need not wait for the end of a lease: none of those lives any more.
+// What one of them has sent is fenced by the new epoch, as ever.
+func (c *Coordinator) succeed(ctx context.Context) bool {
+	n, err := c.config.Store.ReleaseFormer(ctx, c.config.Instance, c.config.Process)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		c.config.Logger.WarnContext(ctx, "the runs of an earlier process could not be freed", obs.KeyError, err)
+	case n > 0:
+		c.config.Logger.InfoContext(ctx, "the runs of an earlier process are free", obs.KeyCount, n)
+	}
+	return err == nil
+}
+
+// letGo frees what this process holds and does not know of: a run can be taken by a statement whose answer did not arrive.
+func (c *Coordinator) letGo(ctx context.Context) {
+	release, done := context.WithTimeout(context.WithoutCancel(ctx), lease.Margin)
+	defer done()
+	_ = c.config.Store.ReleaseRuns(release, c.config.Process) // the leases end by themselves too
 }
 
 // retry begins runs again that failed and whose time has come.
@@ -282,7 +312,10 @@ func (d *driver) step(ctx context.Context) (again, over bool, err error) {
 		return false, true, nil
 	}
 	if d.whole.Total == 0 {
-		d.whole = known.Run // nobody reads it before there is an attempt to attend to
+		d.whole, d.waits = known.Run, known.Run.Waits // nobody reads it before there is an attempt to attend to
+	}
+	if d.whole.Unread != "" && known.Run.Unread == "" {
+		return false, true, nil // it can be read again, and is taken anew with all that was asked for
 	}
 	decision := rules.Decide(runOf(known))
 	d.attendAll(ctx, known, decision)
@@ -340,11 +373,32 @@ func (d *driver) note(ctx context.Context, waits string) error {
 // runOf is a run as the rules see it.
 func runOf(k Known) rules.Run {
 	r := rules.Run{Phase: k.Run.Phase, Ending: k.Run.Ending, EndingReason: k.Run.Reason, EndingDetail: k.Run.Detail, FixLoops: k.Run.FixLoops,
-		MaxFixLoops: k.Run.Spec.MaxFixLoops, Total: k.Run.Total, Parallel: k.Run.Spec.Parallel}
+		MaxFixLoops: k.Run.Spec.MaxFixLoops, Total: k.Run.Total, Parallel: k.Run.Spec.Parallel,
+		Unread: k.Run.Problem(), Paused: pausedBy(k.Pauses)}
 	for _, t := range k.Tasks {
 		r.Tasks = append(r.Tasks, t.Item)
 	}
 	return r
+}
+
+// pausedBy says who holds a run back, since when and why, and what ends that; empty for nobody.
+func pausedBy(pauses []Pause) string {
+	var texts, commands []string
+	for _, p := range pauses {
+		what, scope := "everything is paused", "--all"
+		if p.WorkItem != "" {
+			what, scope = "its work item is paused", p.WorkItem
+		}
+		what += " since " + p.Since.UTC().Format("2006-01-02 15:04:05 MST") + " by " + orNobody(p.Who)
+		if p.Reason != "" {
+			what += " (" + p.Reason + ")"
+		}
+		texts, commands = append(texts, what), append(commands, "`muxpost unpause "+scope+"`")
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return strings.Join(texts, ", and ") + ": no task is handed out until " + strings.Join(commands, " and ")
 }
 
 // attendAll has every open attempt attended to, and tells those who attend what is known by now.
@@ -362,6 +416,9 @@ func (d *driver) attendAll(ctx context.Context, k Known, decision rules.Decision
 	changed := stopping != d.stopping
 	d.stopping = stopping
 	for _, a := range k.Open {
+		if k.Run.Unread != "" && a.State == Claimed && stopping == "" {
+			continue // how long it may last cannot be read either
+		}
 		at, ok := d.attended[a.ID]
 		if !ok {
 			at = &attendant{driver: d, wake: make(chan struct{}, 1)}

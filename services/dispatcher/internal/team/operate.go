@@ -1,7 +1,6 @@
 package team
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 const (
 	maxWho    = 100
 	maxReason = 500
+	maxOrder  = 200
 )
 
 // Order is somebody's word on a run.
@@ -41,24 +41,21 @@ type Policy struct {
 	Backoff time.Duration
 }
 
-// orders is where the ids of runs come from that are begun once for each order.
-var orders = uuid.MustParse("6d7b0a52-7f3c-4b41-9a0e-2f6f0c5d1e88")
-
-// StartItem begins the run of the team of a name that is configured for a work item, or of the first for no name, under the name of the item's session: so there is one at a time, whoever asks. Where
-// nothing is configured it is fault.NotFound. For an order that is named, a run is begun once, and whoever asks again is answered with it.
+// StartItem begins the run of the team of a name that is configured for a work item, or of the first for no name, under the name of the item's
+// session: so there is one at a time, whoever asks. Where nothing is configured it is fault.NotFound. For an order that is named, a run is begun once,
+// and whoever asks again is answered with it.
 func (c *Coordinator) StartItem(ctx context.Context, order, workItem, name, who string) (Run, error) {
 	item, err := workitem.Parse(workItem)
 	if err != nil {
 		return Run{}, err
 	}
-	if err := checkWords("order_id", order, maxWho); err != nil {
+	if err := checkWords("order_id", order, maxOrder); err != nil {
 		return Run{}, err
 	}
-	var id string
 	if order != "" {
-		id = uuid.NewSHA1(orders, []byte(item.String()+" "+order)).String()
-		if before, err := c.config.Store.Run(ctx, id); !errors.Is(err, fault.NotFound) {
-			return before, err
+		// What is configured may be another by now.
+		if made, ok, err := c.config.Store.OrderedRun(ctx, order); err != nil || ok {
+			return made, err
 		}
 	}
 	var policy Policy
@@ -74,7 +71,7 @@ func (c *Coordinator) StartItem(ctx context.Context, order, workItem, name, who 
 		return Run{}, fault.Newf(fault.NotFound, fault.ReasonRunNotFound, "no team%s is configured for %s", called, item).WithRemedy("add one to dispatcher.teams")
 	}
 	policy.Spec.Team = item.Target()
-	made, _, err := c.start(ctx, Run{ID: id, Spec: policy.Spec, Who: who, WorkItem: item.String(), Retries: policy.Retries, Backoff: policy.Backoff}, false)
+	made, _, err := c.start(ctx, Run{Spec: policy.Spec, Who: who, Order: order, WorkItem: item.String(), Retries: policy.Retries, Backoff: policy.Backoff}, false)
 	return made, err
 }
 
@@ -89,7 +86,7 @@ func (c *Coordinator) start(ctx context.Context, r Run, takeOver bool) (made Run
 	if err := checkWords("who", who, maxWho); err != nil {
 		return made, "", err
 	}
-	r.ID, r.Traceparent, r.TraceID = cmp.Or(r.ID, uuid.NewString()), obs.Inject(ctx), obs.TraceID(ctx)
+	r.ID, r.Traceparent, r.TraceID = uuid.NewString(), obs.Inject(ctx), obs.TraceID(ctx)
 	made, live, err := c.config.Store.CreateRun(ctx, r)
 	if errors.Is(err, fault.AlreadyExists) && live != nil && takeOver {
 		if _, _, err := c.Abandon(ctx, Order{RunID: live.ID, Who: who, Reason: "another run took its place"}); err != nil {
@@ -99,8 +96,6 @@ func (c *Coordinator) start(ctx context.Context, r Run, takeOver bool) (made Run
 		made, live, err = c.config.Store.CreateRun(ctx, r)
 	}
 	switch {
-	case errors.Is(err, fault.AlreadyExists) && live != nil && live.ID == r.ID:
-		return *live, abandoned, nil // somebody asked for the same at the same time
 	case errors.Is(err, fault.AlreadyExists) && live != nil:
 		return made, abandoned, exists(*live)
 	case err != nil:

@@ -9,8 +9,11 @@ import (
 
 // Run is a run as it is recorded.
 type Run struct {
-	ID   string
+	ID string
+	// Spec is what was asked for. Where Unread is set it has the team's name alone.
 	Spec rules.Spec
+	// Unread says why its record cannot be read; empty where it can. Such a run stands still until a person acts.
+	Unread string
 	// Total is how many tasks it was created with.
 	Total      int
 	Phase      rules.Phase
@@ -27,6 +30,8 @@ type Run struct {
 	Waits string
 	// Who began it, and for which work item, if for one.
 	Who, WorkItem string
+	// Order names the order that it is begun by; empty for one without a name. It is not read back.
+	Order string
 	// Try is which of the item's it is; one that failed is begun again by itself Retries times, Backoff after the first failure, and twice as long after
 	// each that follows. RetryAt is when; zero for never.
 	Try, Retries int
@@ -46,6 +51,17 @@ type Task struct {
 	rules.Item
 	Version   int64
 	UpdatedAt time.Time
+}
+
+// Problem says that a run's record cannot be read, and what to do; empty where it can.
+func (r Run) Problem() string {
+	switch {
+	case r.Unread == "":
+		return ""
+	case r.Phase.Terminal():
+		return "its record cannot be read: " + r.Unread + "; it is over, so nothing waits for it"
+	}
+	return "its record cannot be read: " + r.Unread + "; restore the database, or end it with `muxpost team abandon " + r.ID + "`"
 }
 
 // The states of an attempt in the records.
@@ -94,8 +110,9 @@ type Attempt struct {
 	HostAt, ProcessAt, ProgressAt time.Time
 	// Lapsed is true when nobody vouched for it within its lease, and Gone once it must have ended by itself, or its host was given up.
 	Lapsed, Gone bool
-	// Output is what it showed last.
+	// Output is what it showed last, and Cut true when it showed more before.
 	Output string
+	Cut    bool
 	// Owed is true while its host still has to be told that it is over.
 	Owed bool
 }
@@ -103,7 +120,9 @@ type Attempt struct {
 // Artifact is what a step left for those after it.
 type Artifact struct {
 	Name, AttemptID, Text string
-	CreatedAt             time.Time
+	// Cut is true when Text is the end of it alone.
+	Cut       bool
+	CreatedAt time.Time
 }
 
 // Entry is one line of a run's history.
@@ -123,6 +142,14 @@ type Known struct {
 	Tasks []Task
 	// Open are the attempts that are not over.
 	Open []Attempt
+	// Pauses hold back what would be handed out.
+	Pauses []Pause
+}
+
+// Pause is an operator's word that nothing is begun: for one work item, or for all.
+type Pause struct {
+	WorkItem, Who, Reason string
+	Since                 time.Time
 }
 
 // Before is what was left by earlier attempts: artifacts of the run, and the attempts of one task that are over, oldest first.
@@ -166,6 +193,7 @@ type End struct {
 	Sight            Sight
 	EndedAt          time.Time
 	Output           string
+	Cut              bool
 	Head             string
 	Uncommitted      int
 	// Why is one line for the task.
@@ -199,7 +227,10 @@ type RunQuery struct {
 // Store keeps runs. Every change is one statement; those of a coordinator name its epoch and are fault.Fenced once another has the run. They
 // return false when what they are about has changed meanwhile.
 type Store interface {
-	// CreateRun records a run with its tasks and its event. Where the team has one that is not over it is fault.AlreadyExists, and live is that.
+	// OrderedRun returns the run that a named order began; false when it began none.
+	OrderedRun(ctx context.Context, order string) (Run, bool, error)
+	// CreateRun records a run with its tasks and its event, or returns the one that its order began before. Where the team has one that is not over
+	// it is fault.AlreadyExists, and live is that.
 	CreateRun(ctx context.Context, r Run) (made Run, live *Run, err error)
 	// RetryRun begins a run again that failed and whose time has come, with the same spec; false when there is none. A run whose team has another since
 	// is not begun again.
@@ -210,6 +241,10 @@ type Store interface {
 	RenewRun(ctx context.Context, id string, epoch int64) error
 	// ReleaseRun lets a run go, so that another may take it at once.
 	ReleaseRun(ctx context.Context, id string, epoch int64) error
+	// ReleaseRuns lets all runs of a holder go, and ReleaseFormer those of every other holder of an instance. A holder's name has its instance behind
+	// the last dot.
+	ReleaseRuns(ctx context.Context, holder string) error
+	ReleaseFormer(ctx context.Context, instance, holder string) (n int64, err error)
 	KnownRun(ctx context.Context, id string) (Known, error)
 	// Run returns a run alone.
 	Run(ctx context.Context, id string) (Run, error)
@@ -231,6 +266,8 @@ type Store interface {
 	OrderEnd(ctx context.Context, id, who, detail string) (Run, bool, error)
 	// AbandonRun ends a run at once under a new epoch, whoever holds it; what is under way of it is owed a stop. False when it is over.
 	AbandonRun(ctx context.Context, id, who, detail string) (Run, bool, error)
+	// NoteTree records that a working tree of a run was removed.
+	NoteTree(ctx context.Context, runID, taskID, detail, who string) error
 	// TakeOwed takes attempts whose hosts still have to be told that they are over, for as long as a lease lasts; PaidAttempt says that one was.
 	TakeOwed(ctx context.Context, most int) ([]Attempt, error)
 	PaidAttempt(ctx context.Context, id string) error
@@ -271,6 +308,8 @@ type Answer struct {
 	// Limit is how long it may last.
 	Limit  time.Duration
 	Output string
+	// Cut is true when it showed more than Output, which is the end.
+	Cut bool
 	// Head and Uncommitted are of the worktree of one that is over.
 	Head        string
 	Uncommitted int
@@ -308,4 +347,18 @@ type Hosts interface {
 	Attempt(ctx context.Context, host, id string, output bool) Answer
 	// StopAttempt ends an attempt, or sees to it that it never begins.
 	StopAttempt(ctx context.Context, host, id string, token int64, reason string) Answer
+	// RemoveTaskTree removes a working tree in which nothing would be lost, or says why it is kept; missing is true when nothing was there.
+	RemoveTaskTree(ctx context.Context, host string, r TreeRemoval) (kept string, missing bool, err error)
+}
+
+// TreeRemoval names a working tree that is to be removed. Unmerged has it removed too where its commits are on its branch alone; Dry does nothing.
+type TreeRemoval struct {
+	Repository, Directory, Branch string
+	Unmerged, Dry                 bool
+	Reason                        string
+}
+
+// Tree is a working tree of a run that was there, and why it is kept; empty when it is gone, or would be.
+type Tree struct {
+	Host, Directory, Branch, Kept string
 }

@@ -119,6 +119,10 @@ func (h *hosts) StopAttempt(_ context.Context, host, id string, token int64, rea
 	return known.answer
 }
 
+func (h *hosts) RemoveTaskTree(context.Context, string, team.TreeRemoval) (string, bool, error) {
+	return "", true, nil
+}
+
 // ends has every attempt that is under way end so.
 func (h *hosts) ends(result rules.Result) {
 	h.mu.Lock()
@@ -429,6 +433,64 @@ func TestT111_ACorruptTaskStopsTheRunVisibly(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	b.becomes(rules.Cancelled)
+}
+
+func TestTeam_ARunWhoseRecordCannotBeReadStandsStillVisiblyAndCanBeCancelled(t *testing.T) {
+	b := newBench(t, one(0))
+	b.running("a", 1)
+	var spec string
+	if err := b.pool.QueryRow(t.Context(), "select spec from dispatcher.team_runs").Scan(&spec); err != nil {
+		t.Fatal(err)
+	}
+	b.sql("update dispatcher.team_runs set spec = '{'")
+	waits := func(text string) {
+		t.Helper()
+		b.until("it says "+text, func() bool {
+			b.c.Poke()
+			r, err := b.Run(context.Background(), b.run.ID)
+			return err == nil && (r.Waits == "" && text == "" || text != "" && strings.Contains(r.Waits, text))
+		})
+	}
+	waits("muxpost team abandon " + b.run.ID)
+	// What is under way goes on to its end, and nothing follows.
+	b.ends(rules.Succeeded)
+	b.until("a is over", func() bool { return b.attempts("a")[0].State == team.Over })
+	if r, err := b.Run(t.Context(), b.run.ID); err != nil || r.Phase != rules.Exec {
+		t.Errorf("%+v, %v", r, err)
+	}
+	// Where it can be read again, it goes on with all that was asked for.
+	if _, err := b.pool.Exec(t.Context(), "update dispatcher.team_runs set spec = $1", spec); err != nil {
+		t.Fatal(err)
+	}
+	b.running("@verify", 1)
+	b.sql("update dispatcher.team_runs set spec = '{'")
+	waits("muxpost team abandon")
+	if _, ok, err := b.c.Cancel(t.Context(), team.Order{RunID: b.run.ID}); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	b.becomes(rules.Cancelled)
+}
+
+func TestTeam_WhileAPauseStandsWhatRunsGoesOnAndNothingIsHandedOut(t *testing.T) {
+	spec := one(0)
+	spec.Tasks = append(spec.Tasks, rules.Job{ID: "b", Prompt: "do b", Needs: []string{"a"}})
+	b := newBench(t, spec)
+	b.running("a", 1)
+	b.sql("insert into dispatcher.pauses (work_item, who, reason) values ('', 'ann', 'lunch')")
+	b.ends(rules.Succeeded)
+	b.until("it says who holds it back", func() bool {
+		b.c.Poke()
+		r, err := b.Run(context.Background(), b.run.ID)
+		return err == nil && strings.Contains(r.Waits, "by ann (lunch)") && strings.Contains(r.Waits, "`muxpost unpause --all`")
+	})
+	if all := b.attempts(""); len(all) != 1 || all[0].Result != rules.Succeeded {
+		t.Errorf("%+v", all)
+	}
+	b.sql("delete from dispatcher.pauses")
+	b.running("b", 1)
+	if r, err := b.Run(t.Context(), b.run.ID); err != nil || r.Waits != "" {
+		t.Errorf("it still says that it waits: %q, %v", r.Waits, err)
+	}
 }
 
 func TestStart_RefusesWordsThatAreNoLine(t *testing.T) {

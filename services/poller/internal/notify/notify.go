@@ -8,6 +8,7 @@ import (
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/core/ledger"
+	"muxpost.dev/muxpost/internal/failpoint"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/services/poller/internal/metrics"
 )
@@ -173,6 +174,7 @@ func (n *Notifier) carry(ctx context.Context, p Post) (Words, error) {
 	if p.What == ledger.PostCommand {
 		command, _ := ledger.ParseCommand(p.Command)
 		text, reaction, err := n.orders.Command(ctx, p.DeliveryID, p.WorkItem, p.orderedBy(), command)
+		failpoint.Hit("poller.order.carried")
 		return Words{Text: text, Reaction: reaction}, err
 	}
 	tickets := n.tickets[p.Source]

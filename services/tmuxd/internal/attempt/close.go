@@ -136,9 +136,9 @@ func (r *Runner) keepOutput(ctx context.Context, m Memory) bool {
 	if seen.Answer == session.NoServer || seen.Found.ID == "" {
 		return true
 	}
-	text, ok, err := r.Tmux.Output(ctx, m.Target, seen.Found)
-	if err == nil && ok && text != "" {
-		err = r.Disk.Keep(m.ID, text)
+	out, ok, err := r.Tmux.Output(ctx, m.Target, seen.Found)
+	if err == nil && ok && out.Text != "" {
+		err = r.Disk.Keep(m.ID, out)
 	}
 	if err != nil {
 		r.Logger.WarnContext(ctx, "the output of an attempt could not be kept", obs.KeyAttemptID, m.ID, obs.KeyError, err)

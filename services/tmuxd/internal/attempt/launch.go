@@ -111,9 +111,16 @@ func (r *Runner) worktree(ctx context.Context, req LaunchRequest) error {
 	if _, err := r.find(req.ID); req.Tree == nil || !errors.Is(err, fault.NotFound) {
 		return nil
 	}
-	repository := req.Tree.Repository
-	if !strings.HasPrefix(req.Directory, repository+".trees/") {
-		return fault.Newf(fault.Invalid, fault.ReasonBadArgument, "the worktree of an attempt lies in %s.trees, and %.200q does not", repository, req.Directory)
+	if err := r.beside(req.Tree.Repository, req.Directory); err != nil {
+		return err
+	}
+	return r.Worktrees.PrepareTask(ctx, req.Tree.Repository, req.Directory, req.Tree.Branch, req.Tree.Needs)
+}
+
+// beside refuses a worktree that is not beside its repository, below a root.
+func (r *Runner) beside(repository, directory string) error {
+	if !strings.HasPrefix(directory, repository+".trees/") {
+		return fault.Newf(fault.Invalid, fault.ReasonBadArgument, "the worktree of an attempt lies in %s.trees, and %.200q does not", repository, directory)
 	}
 	// What is beside the repository must be below a root too.
 	for _, dir := range []string{repository, filepath.Dir(repository)} {
@@ -121,7 +128,19 @@ func (r *Runner) worktree(ctx context.Context, req LaunchRequest) error {
 			return err
 		}
 	}
-	return r.Worktrees.PrepareTask(ctx, repository, req.Directory, req.Tree.Branch, req.Tree.Needs)
+	return nil
+}
+
+// RemoveWorktree removes the worktree of attempts that are over, if nothing would be lost with it, or says why it is kept. missing is true when nothing
+// was there.
+func (r *Runner) RemoveWorktree(ctx context.Context, repository, directory, branch string, unmerged, dry bool) (kept string, missing bool, err error) {
+	if err := r.beside(repository, directory); err != nil {
+		return "", false, err
+	}
+	if id := r.WorksBelow(directory); id != "" {
+		return "the attempt " + id + " works in it", false, nil
+	}
+	return r.Worktrees.RemoveTask(ctx, repository, directory, branch, unmerged, dry)
 }
 
 // await waits until the attempt runs or is over.

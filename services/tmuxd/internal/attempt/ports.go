@@ -19,7 +19,7 @@ type Tmux interface {
 	// Look says what is to be seen of the pane that carries a stamp.
 	Look(ctx context.Context, target, stamp string) (Seen, error)
 	// Output returns the last lines of what the pane showed, control characters removed; ok is false when it is not there.
-	Output(ctx context.Context, target string, p Pane) (text string, ok bool, err error)
+	Output(ctx context.Context, target string, p Pane) (out Output, ok bool, err error)
 	// Free ends the attempt's tmux server, if everything in it is dead. It returns false when the server refused.
 	Free(ctx context.Context, target string, p Pane) (bool, error)
 	Servers
@@ -101,11 +101,17 @@ type Memories interface {
 	Forget(id string) error
 }
 
+// Output is what a pane showed last. Cut is true when it showed more before, which is not kept.
+type Output struct {
+	Text string
+	Cut  bool
+}
+
 // Outputs are what the panes showed last.
 type Outputs interface {
-	Keep(id, text string) error
+	Keep(id string, out Output) error
 	// Kept returns what was kept; empty for nothing.
-	Kept(id string) (string, error)
+	Kept(id string) (Output, error)
 }
 
 // Runs are the wrapper's files.
@@ -187,13 +193,15 @@ type Places interface {
 	MakePrivate(path string) error
 }
 
-// Worktrees make git worktrees for attempts, and never remove one.
+// Worktrees make git worktrees for attempts, and remove one only on a person's order.
 type Worktrees interface {
 	// PrepareTask makes one where it is not there, and merges commits into it that it has not. What takes long is fault.Unavailable, goes on, and is
 	// found when it is asked for again.
 	PrepareTask(ctx context.Context, repository, directory, branch string, needs []string) error
 	// Left says at which commit one was left, and how many files in it are not committed. One that cannot be read any more has no commit.
 	Left(ctx context.Context, directory string) (head string, uncommitted int, err error)
+	// RemoveTask removes one in which nothing would be lost, or says why it is kept; missing is true when nothing was there.
+	RemoveTask(ctx context.Context, repository, directory, branch string, unmerged, dry bool) (kept string, missing bool, err error)
 }
 
 // Memory is what is remembered of an attempt.

@@ -22,6 +22,8 @@ type Attempt struct {
 	// Head and Uncommitted say how the worktree of one that is over was left; only Get with output tells them.
 	Head        string
 	Uncommitted int
+	// Cut is true when it showed more than what is kept of it, which is the end; likewise.
+	Cut bool
 }
 
 // showTime is how long whoever asks for the output of an attempt that is over waits for the last of it.
@@ -69,8 +71,9 @@ func (r *Runner) Get(ctx context.Context, id string, output bool) (a Attempt, te
 	if v.Outcome == nil && v.Pane.ID != "" {
 		ctx, cancel := context.WithTimeout(ctx, lookTime)
 		defer cancel()
-		if text, ok, err := r.Tmux.Output(ctx, v.Target, v.Pane); err == nil && ok {
-			return v, text, nil
+		if out, ok, err := r.Tmux.Output(ctx, v.Target, v.Pane); err == nil && ok {
+			v.Cut = out.Cut
+			return v, out.Text, nil
 		}
 		return v, "", nil
 	}
@@ -86,10 +89,12 @@ func (r *Runner) Get(ctx context.Context, id string, output bool) (a Attempt, te
 			return v, "", err
 		}
 	}
-	if text, err = r.Disk.Kept(id); err != nil {
+	out, err := r.Disk.Kept(id)
+	if err != nil {
 		return v, "", storage(err)
 	}
-	return v, text, nil
+	v.Cut = out.Cut
+	return v, out.Text, nil
 }
 
 // WorksBelow returns the id of an attempt that is not over and works in a directory or below it; empty when none does. A nil runner has none.

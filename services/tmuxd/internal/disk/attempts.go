@@ -23,6 +23,8 @@ const (
 	specFile   = "spec.json"
 	markerFile = "marker.json"
 	outputFile = "output.txt"
+	// cutFile is there when the output is not all that was shown.
+	cutFile = "output.cut"
 )
 
 // Attempts are the part of a state directory that belongs to attempts.
@@ -119,22 +121,35 @@ func (a Attempts) Forget(id string) error {
 	return os.RemoveAll(a.dir.path("attempts", id))
 }
 
-// Keep stores what a pane showed.
-func (a Attempts) Keep(id, text string) error {
+// Keep stores what a pane showed. A pane that showed more than is kept never showed less, so that the mark is written before, and stays.
+func (a Attempts) Keep(id string, out attempt.Output) error {
 	temp := a.file(id, "."+outputFile)
-	if err := os.WriteFile(temp, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(temp, []byte(out.Text), 0o600); err != nil {
 		return err
+	}
+	if out.Cut {
+		if err := os.WriteFile(a.file(id, cutFile), nil, 0o600); err != nil {
+			return err
+		}
 	}
 	return os.Rename(temp, a.file(id, outputFile))
 }
 
 // Kept returns what was kept; empty for nothing.
-func (a Attempts) Kept(id string) (string, error) {
+func (a Attempts) Kept(id string) (out attempt.Output, err error) {
 	data, err := os.ReadFile(a.file(id, outputFile))
 	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Text = string(data)
+	_, err = os.Lstat(a.file(id, cutFile))
+	if out.Cut = err == nil; errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return string(data), err
+	return out, err
 }
 
 // PromptFile tells where the prompt of an attempt lies.

@@ -53,7 +53,7 @@ func (s *Server) GetAttempt(ctx context.Context, req *tmuxdv1.GetAttemptRequest)
 	if err != nil {
 		return nil, err
 	}
-	return &tmuxdv1.GetAttemptResponse{Attempt: s.attempt(a), Output: output}, nil
+	return &tmuxdv1.GetAttemptResponse{Attempt: s.attempt(a), Output: output, OutputCut: a.Cut}, nil
 }
 
 // StopAttempt ends an attempt.

@@ -131,6 +131,18 @@ func (s *Server) RemoveTree(ctx context.Context, req *tmuxdv1.RemoveTreeRequest)
 	return out, nil
 }
 
+// RemoveTaskTree removes the worktree of attempts that are over, if nothing would be lost with it.
+func (s *Server) RemoveTaskTree(ctx context.Context, req *tmuxdv1.RemoveTaskTreeRequest) (*tmuxdv1.RemoveTaskTreeResponse, error) {
+	kept, missing, err := s.attempts.RemoveWorktree(ctx, req.GetRepository(), req.GetDirectory(), req.GetBranch(), req.GetUnmerged(), req.GetDryRun())
+	if err != nil {
+		return nil, err
+	}
+	if !req.GetDryRun() && !missing {
+		s.log.InfoContext(ctx, "remove the worktree of an attempt", "directory", req.GetDirectory(), "why", req.GetReason(), "kept", kept)
+	}
+	return &tmuxdv1.RemoveTaskTreeResponse{Kept: kept, Missing: missing}, nil
+}
+
 // workerIn returns the id of an attempt that works in one of the trees; empty when none does.
 func (s *Server) workerIn(known []trees.Tree) string {
 	for _, t := range known {

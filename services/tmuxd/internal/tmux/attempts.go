@@ -91,26 +91,29 @@ func endOf(p host.Pane) task.End {
 }
 
 // Output returns the last of what the pane showed. Rows that the terminal wrapped are joined.
-func (a Attempts) Output(ctx context.Context, target string, p attempt.Pane) (text string, ok bool, err error) {
+func (a Attempts) Output(ctx context.Context, target string, p attempt.Pane) (out attempt.Output, ok bool, err error) {
 	n := Nonce()
 	g := guardOf(p)
-	r, err := a.c.look(ctx, "Output", target, n, "display-message -p -t "+word(g)+" "+"'C|"+n+"|"+whoseFields+"' ; display-message -p 'B|"+n+
+	r, err := a.c.look(ctx, "Output", target, n, "display-message -p -t "+word(g)+" "+"'C|"+n+"|"+whoseFields+"|#{history_size}' ; display-message -p 'B|"+n+
 		"' ; "+shot(" -J -S -"+strconv.Itoa(outputLines), g, n)+" ; display-message -p 'END|"+n+"'")
 	if err != nil {
-		return "", false, translated(err)
+		return out, false, translated(err)
 	}
 	f, found := r.find("C", n)
 	switch _, whole := r.find(tagEnd, n); {
 	case found && !isOf(f, g):
-		return "", false, nil
-	case !whole:
-		return "", false, translated(r.silent())
+		return out, false, nil
+	case !whole || len(f) != 4:
+		return out, false, translated(r.silent())
 	}
 	rows := r.shot("B|"+n, tagEnd+"|"+n)
 	for i, row := range rows {
 		rows[i] = shown(row)
 	}
-	return tail(rows), true, nil
+	above, _ := strconv.Atoi(f[3])
+	out.Text, out.Cut = tail(rows)
+	out.Cut = out.Cut || r.cut || above > outputLines
+	return out, true, nil
 }
 
 // shown is a row of a screen without what a terminal would act on, and without blanks at its end.
@@ -123,17 +126,17 @@ func shown(row string) string {
 	}, strings.ToValidUTF8(row, "?")), " ")
 }
 
-// tail joins the last rows that fit, without blank ones at the end.
-func tail(rows []string) string {
-	text := strings.TrimRight(strings.Join(rows, "\n"), "\n")
+// tail joins the last rows that fit, without blank ones at the end. cut is true when there are more.
+func tail(rows []string) (text string, cut bool) {
+	text = strings.TrimRight(strings.Join(rows, "\n"), "\n")
 	if len(text) <= maxOutput {
-		return text
+		return text, false
 	}
 	text = text[len(text)-maxOutput:]
 	for len(text) > 0 && !utf8.RuneStart(text[0]) {
 		text = text[1:]
 	}
-	return text
+	return text, true
 }
 
 // Free ends the attempt's session, and with it its server, if every pane of it is dead.

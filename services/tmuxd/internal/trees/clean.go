@@ -129,20 +129,28 @@ func (t *Trees) Look(ctx context.Context, tree Tree) Work {
 		return w
 	}
 	var w Work
+	if err := t.lookAtFiles(ctx, tree, &w); err != nil {
+		return Work{Unclear: err.Error()}
+	}
+	if err := t.lookAtCommits(ctx, tree, &w); err != nil {
+		return Work{Unclear: err.Error()}
+	}
+	return w
+}
+
+// lookAtFiles counts what is not committed.
+func (t *Trees) lookAtFiles(ctx context.Context, tree Tree, w *Work) error {
 	// Optional locks would change the tree of an agent that is at work.
 	status, err := t.git(ctx, gitTime, tree.Directory, "--no-optional-locks", "status", "--porcelain=v1", "-z", "--untracked-files=normal")
 	if err != nil {
-		return Work{Unclear: err.Error()}
+		return err
 	}
 	for entry := range strings.SplitSeq(status, "\x00") {
 		if len(entry) > 3 && entry[2] == ' ' { // what follows a rename is its old name
 			w.change(entry[3:])
 		}
 	}
-	if err := t.lookAtCommits(ctx, tree, &w); err != nil {
-		return Work{Unclear: err.Error()}
-	}
-	return w
+	return nil
 }
 
 // Unsaved says in a line what a repository's tree of a work item has that is not committed or not pushed; empty for nothing, and for a plain

@@ -622,7 +622,7 @@ type StartItemRunRequest struct {
 	WorkItem string `protobuf:"bytes,1,opt,name=work_item,json=workItem,proto3" json:"work_item,omitempty"`
 	// Who begins it, for others to read: at most 100 bytes.
 	Who string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
-	// Names the order, for whoever does not know what came of it and asks again: at most 100 bytes. A run is begun once for each; whoever asks again is
+	// Names the order, for whoever does not know what came of it and asks again: at most 200 bytes. A run is begun once for each; whoever asks again is
 	// answered with it, however it stands. Empty begins another.
 	OrderId string `protobuf:"bytes,3,opt,name=order_id,json=orderId,proto3" json:"order_id,omitempty"`
 	// The name of the team (dispatcher.teams); empty for the first that is configured for the item.
@@ -787,7 +787,9 @@ type Run struct {
 	// Which try it is of a work item's, from 1.
 	Try int32 `protobuf:"varint,24,opt,name=try,proto3" json:"try,omitempty"`
 	// When another is begun by itself, since this one failed; unset for never.
-	RetryAt       *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
+	RetryAt *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
+	// Why its record cannot be read, and what to do about it; empty where it can. What is said of such a run besides may not be all.
+	Problem       string `protobuf:"bytes,26,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -997,6 +999,13 @@ func (x *Run) GetRetryAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Run) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // TaskStatus is a task, or the step of a phase, as it stands.
 type TaskStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1158,7 +1167,9 @@ type AttemptStatus struct {
 	// The commit.
 	Head string `protobuf:"bytes,24,opt,name=head,proto3" json:"head,omitempty"`
 	// How many files were not committed.
-	Uncommitted   int32 `protobuf:"varint,25,opt,name=uncommitted,proto3" json:"uncommitted,omitempty"`
+	Uncommitted int32 `protobuf:"varint,25,opt,name=uncommitted,proto3" json:"uncommitted,omitempty"`
+	// True when it showed more than the end that is kept of it.
+	OutputCut     bool `protobuf:"varint,26,opt,name=output_cut,json=outputCut,proto3" json:"output_cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1368,12 +1379,19 @@ func (x *AttemptStatus) GetUncommitted() int32 {
 	return 0
 }
 
+func (x *AttemptStatus) GetOutputCut() bool {
+	if x != nil {
+		return x.OutputCut
+	}
+	return false
+}
+
 // HistoryEntry is one line of what became of a run.
 type HistoryEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When.
 	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	// What: created, phase, claimed, fenced, end_ordered, or the result of an attempt.
+	// What: created, phase, claimed, fenced, end_ordered, tree_removed, or the result of an attempt.
 	What string `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"`
 	// Of which task.
 	TaskId string `protobuf:"bytes,3,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -2090,6 +2108,207 @@ func (x *AbandonRunResponse) GetAbandoned() bool {
 	return false
 }
 
+// CleanRunRequest names a run that is over.
+type CleanRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id, or the name of a team for its newest run. Required.
+	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	// True removes trees too whose commits are on their branches alone.
+	Unmerged bool `protobuf:"varint,2,opt,name=unmerged,proto3" json:"unmerged,omitempty"`
+	// True says what would be done, and does nothing.
+	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Who orders it, for others to read: at most 100 bytes.
+	Who string `protobuf:"bytes,4,opt,name=who,proto3" json:"who,omitempty"`
+	// Why, in one line: at most 500 bytes.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CleanRunRequest) Reset() {
+	*x = CleanRunRequest{}
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CleanRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CleanRunRequest) ProtoMessage() {}
+
+func (x *CleanRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CleanRunRequest.ProtoReflect.Descriptor instead.
+func (*CleanRunRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CleanRunRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *CleanRunRequest) GetUnmerged() bool {
+	if x != nil {
+		return x.Unmerged
+	}
+	return false
+}
+
+func (x *CleanRunRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *CleanRunRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *CleanRunRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// CleanRunResponse says what became of each tree that was there.
+type CleanRunResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The trees, in the order in which they were made.
+	Trees         []*RunTree `protobuf:"bytes,1,rep,name=trees,proto3" json:"trees,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CleanRunResponse) Reset() {
+	*x = CleanRunResponse{}
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CleanRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CleanRunResponse) ProtoMessage() {}
+
+func (x *CleanRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CleanRunResponse.ProtoReflect.Descriptor instead.
+func (*CleanRunResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *CleanRunResponse) GetTrees() []*RunTree {
+	if x != nil {
+		return x.Trees
+	}
+	return nil
+}
+
+// RunTree is a working tree of a run.
+type RunTree struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its host.
+	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// Its path there.
+	Directory string `protobuf:"bytes,2,opt,name=directory,proto3" json:"directory,omitempty"`
+	// Its branch, which stays.
+	Branch string `protobuf:"bytes,3,opt,name=branch,proto3" json:"branch,omitempty"`
+	// Why it is kept, in one line; empty when it is gone, or would be.
+	Kept          string `protobuf:"bytes,4,opt,name=kept,proto3" json:"kept,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunTree) Reset() {
+	*x = RunTree{}
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunTree) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunTree) ProtoMessage() {}
+
+func (x *RunTree) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunTree.ProtoReflect.Descriptor instead.
+func (*RunTree) Descriptor() ([]byte, []int) {
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *RunTree) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *RunTree) GetDirectory() string {
+	if x != nil {
+		return x.Directory
+	}
+	return ""
+}
+
+func (x *RunTree) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *RunTree) GetKept() string {
+	if x != nil {
+		return x.Kept
+	}
+	return ""
+}
+
 // GetLogRequest names an attempt.
 type GetLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2105,7 +2324,7 @@ type GetLogRequest struct {
 
 func (x *GetLogRequest) Reset() {
 	*x = GetLogRequest{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[21]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2336,7 @@ func (x *GetLogRequest) String() string {
 func (*GetLogRequest) ProtoMessage() {}
 
 func (x *GetLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[21]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2349,7 @@ func (x *GetLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogRequest.ProtoReflect.Descriptor instead.
 func (*GetLogRequest) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{21}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetLogRequest) GetRun() string {
@@ -2171,7 +2390,7 @@ type GetLogResponse struct {
 
 func (x *GetLogResponse) Reset() {
 	*x = GetLogResponse{}
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[22]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2183,7 +2402,7 @@ func (x *GetLogResponse) String() string {
 func (*GetLogResponse) ProtoMessage() {}
 
 func (x *GetLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_muxpost_team_v1_team_proto_msgTypes[22]
+	mi := &file_muxpost_team_v1_team_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2196,7 +2415,7 @@ func (x *GetLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogResponse.ProtoReflect.Descriptor instead.
 func (*GetLogResponse) Descriptor() ([]byte, []int) {
-	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{22}
+	return file_muxpost_team_v1_team_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetLogResponse) GetAttempt() *AttemptStatus {
@@ -2283,7 +2502,7 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\border_id\x18\x03 \x01(\tR\aorderId\x12\x12\n" +
 	"\x04team\x18\x04 \x01(\tR\x04team\">\n" +
 	"\x14StartItemRunResponse\x12&\n" +
-	"\x03run\x18\x01 \x01(\v2\x14.muxpost.team.v1.RunR\x03run\"\xb9\x06\n" +
+	"\x03run\x18\x01 \x01(\v2\x14.muxpost.team.v1.RunR\x03run\"\xd3\x06\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12,\n" +
@@ -2312,7 +2531,8 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\tcompleted\x18\x16 \x01(\x05R\tcompleted\x12\x18\n" +
 	"\aversion\x18\x17 \x01(\x03R\aversion\x12\x10\n" +
 	"\x03try\x18\x18 \x01(\x05R\x03try\x125\n" +
-	"\bretry_at\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\"\xdd\x01\n" +
+	"\bretry_at\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x12\x18\n" +
+	"\aproblem\x18\x1a \x01(\tR\aproblem\"\xdd\x01\n" +
 	"\n" +
 	"TaskStatus\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
@@ -2322,7 +2542,7 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\x05needs\x18\x05 \x03(\tR\x05needs\x12\x16\n" +
 	"\x06number\x18\x06 \x01(\x05R\x06number\x12\x1a\n" +
 	"\blaunches\x18\a \x01(\x05R\blaunches\x12\x14\n" +
-	"\x05class\x18\b \x01(\tR\x05class\"\x88\a\n" +
+	"\x05class\x18\b \x01(\tR\x05class\"\xa7\a\n" +
 	"\rAttemptStatus\x12\x1d\n" +
 	"\n" +
 	"attempt_id\x18\x01 \x01(\tR\tattemptId\x12\x17\n" +
@@ -2354,7 +2574,9 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\x04owed\x18\x16 \x01(\bR\x04owed\x12\x16\n" +
 	"\x06branch\x18\x17 \x01(\tR\x06branch\x12\x12\n" +
 	"\x04head\x18\x18 \x01(\tR\x04head\x12 \n" +
-	"\vuncommitted\x18\x19 \x01(\x05R\vuncommittedB\f\n" +
+	"\vuncommitted\x18\x19 \x01(\x05R\vuncommitted\x12\x1d\n" +
+	"\n" +
+	"output_cut\x18\x1a \x01(\bR\toutputCutB\f\n" +
 	"\n" +
 	"_exit_codeB\x0e\n" +
 	"\f_exit_signal\"\xf0\x01\n" +
@@ -2405,7 +2627,20 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"Z\n" +
 	"\x12AbandonRunResponse\x12&\n" +
 	"\x03run\x18\x01 \x01(\v2\x14.muxpost.team.v1.RunR\x03run\x12\x1c\n" +
-	"\tabandoned\x18\x02 \x01(\bR\tabandoned\"R\n" +
+	"\tabandoned\x18\x02 \x01(\bR\tabandoned\"\x82\x01\n" +
+	"\x0fCleanRunRequest\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12\x1a\n" +
+	"\bunmerged\x18\x02 \x01(\bR\bunmerged\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x10\n" +
+	"\x03who\x18\x04 \x01(\tR\x03who\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"B\n" +
+	"\x10CleanRunResponse\x12.\n" +
+	"\x05trees\x18\x01 \x03(\v2\x18.muxpost.team.v1.RunTreeR\x05trees\"g\n" +
+	"\aRunTree\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1c\n" +
+	"\tdirectory\x18\x02 \x01(\tR\tdirectory\x12\x16\n" +
+	"\x06branch\x18\x03 \x01(\tR\x06branch\x12\x12\n" +
+	"\x04kept\x18\x04 \x01(\tR\x04kept\"R\n" +
 	"\rGetLogRequest\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x16\n" +
@@ -2433,7 +2668,7 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\x16TASK_STATE_IN_PROGRESS\x10\x02\x12\x18\n" +
 	"\x14TASK_STATE_COMPLETED\x10\x03\x12\x15\n" +
 	"\x11TASK_STATE_FAILED\x10\x04\x12\x16\n" +
-	"\x12TASK_STATE_BLOCKED\x10\x052\xb4\x05\n" +
+	"\x12TASK_STATE_BLOCKED\x10\x052\x85\x06\n" +
 	"\vTeamService\x12O\n" +
 	"\bStartRun\x12 .muxpost.team.v1.StartRunRequest\x1a!.muxpost.team.v1.StartRunResponse\x12[\n" +
 	"\fStartItemRun\x12$.muxpost.team.v1.StartItemRunRequest\x1a%.muxpost.team.v1.StartItemRunResponse\x12N\n" +
@@ -2442,7 +2677,8 @@ const file_muxpost_team_v1_team_proto_rawDesc = "" +
 	"\bWatchRun\x12 .muxpost.team.v1.WatchRunRequest\x1a!.muxpost.team.v1.WatchRunResponse\"\x03\x90\x02\x010\x01\x12R\n" +
 	"\tCancelRun\x12!.muxpost.team.v1.CancelRunRequest\x1a\".muxpost.team.v1.CancelRunResponse\x12U\n" +
 	"\n" +
-	"AbandonRun\x12\".muxpost.team.v1.AbandonRunRequest\x1a#.muxpost.team.v1.AbandonRunResponse\x12N\n" +
+	"AbandonRun\x12\".muxpost.team.v1.AbandonRunRequest\x1a#.muxpost.team.v1.AbandonRunResponse\x12O\n" +
+	"\bCleanRun\x12 .muxpost.team.v1.CleanRunRequest\x1a!.muxpost.team.v1.CleanRunResponse\x12N\n" +
 	"\x06GetLog\x12\x1e.muxpost.team.v1.GetLogRequest\x1a\x1f.muxpost.team.v1.GetLogResponse\"\x03\x90\x02\x01B6Z4muxpost.dev/muxpost/proto/gen/muxpost/team/v1;teamv1b\x06proto3"
 
 var (
@@ -2458,7 +2694,7 @@ func file_muxpost_team_v1_team_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_team_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_muxpost_team_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_muxpost_team_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_muxpost_team_v1_team_proto_goTypes = []any{
 	(Phase)(0),                    // 0: muxpost.team.v1.Phase
 	(TaskState)(0),                // 1: muxpost.team.v1.TaskState
@@ -2483,42 +2719,45 @@ var file_muxpost_team_v1_team_proto_goTypes = []any{
 	(*CancelRunResponse)(nil),     // 20: muxpost.team.v1.CancelRunResponse
 	(*AbandonRunRequest)(nil),     // 21: muxpost.team.v1.AbandonRunRequest
 	(*AbandonRunResponse)(nil),    // 22: muxpost.team.v1.AbandonRunResponse
-	(*GetLogRequest)(nil),         // 23: muxpost.team.v1.GetLogRequest
-	(*GetLogResponse)(nil),        // 24: muxpost.team.v1.GetLogResponse
-	nil,                           // 25: muxpost.team.v1.Spec.LabelsEntry
-	nil,                           // 26: muxpost.team.v1.Step.LabelsEntry
-	nil,                           // 27: muxpost.team.v1.Task.LabelsEntry
-	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*CleanRunRequest)(nil),       // 23: muxpost.team.v1.CleanRunRequest
+	(*CleanRunResponse)(nil),      // 24: muxpost.team.v1.CleanRunResponse
+	(*RunTree)(nil),               // 25: muxpost.team.v1.RunTree
+	(*GetLogRequest)(nil),         // 26: muxpost.team.v1.GetLogRequest
+	(*GetLogResponse)(nil),        // 27: muxpost.team.v1.GetLogResponse
+	nil,                           // 28: muxpost.team.v1.Spec.LabelsEntry
+	nil,                           // 29: muxpost.team.v1.Step.LabelsEntry
+	nil,                           // 30: muxpost.team.v1.Task.LabelsEntry
+	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
 }
 var file_muxpost_team_v1_team_proto_depIdxs = []int32{
-	25, // 0: muxpost.team.v1.Spec.labels:type_name -> muxpost.team.v1.Spec.LabelsEntry
-	28, // 1: muxpost.team.v1.Spec.limit:type_name -> google.protobuf.Duration
-	28, // 2: muxpost.team.v1.Spec.stall:type_name -> google.protobuf.Duration
+	28, // 0: muxpost.team.v1.Spec.labels:type_name -> muxpost.team.v1.Spec.LabelsEntry
+	31, // 1: muxpost.team.v1.Spec.limit:type_name -> google.protobuf.Duration
+	31, // 2: muxpost.team.v1.Spec.stall:type_name -> google.protobuf.Duration
 	3,  // 3: muxpost.team.v1.Spec.plan:type_name -> muxpost.team.v1.Step
 	3,  // 4: muxpost.team.v1.Spec.prd:type_name -> muxpost.team.v1.Step
 	4,  // 5: muxpost.team.v1.Spec.tasks:type_name -> muxpost.team.v1.Task
 	3,  // 6: muxpost.team.v1.Spec.verify:type_name -> muxpost.team.v1.Step
 	3,  // 7: muxpost.team.v1.Spec.fix:type_name -> muxpost.team.v1.Step
-	26, // 8: muxpost.team.v1.Step.labels:type_name -> muxpost.team.v1.Step.LabelsEntry
-	27, // 9: muxpost.team.v1.Task.labels:type_name -> muxpost.team.v1.Task.LabelsEntry
+	29, // 8: muxpost.team.v1.Step.labels:type_name -> muxpost.team.v1.Step.LabelsEntry
+	30, // 9: muxpost.team.v1.Task.labels:type_name -> muxpost.team.v1.Task.LabelsEntry
 	2,  // 10: muxpost.team.v1.StartRunRequest.spec:type_name -> muxpost.team.v1.Spec
 	9,  // 11: muxpost.team.v1.StartRunResponse.run:type_name -> muxpost.team.v1.Run
 	9,  // 12: muxpost.team.v1.StartItemRunResponse.run:type_name -> muxpost.team.v1.Run
 	0,  // 13: muxpost.team.v1.Run.phase:type_name -> muxpost.team.v1.Phase
-	29, // 14: muxpost.team.v1.Run.phase_since:type_name -> google.protobuf.Timestamp
-	29, // 15: muxpost.team.v1.Run.beat_at:type_name -> google.protobuf.Timestamp
-	29, // 16: muxpost.team.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	29, // 17: muxpost.team.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	29, // 18: muxpost.team.v1.Run.retry_at:type_name -> google.protobuf.Timestamp
+	32, // 14: muxpost.team.v1.Run.phase_since:type_name -> google.protobuf.Timestamp
+	32, // 15: muxpost.team.v1.Run.beat_at:type_name -> google.protobuf.Timestamp
+	32, // 16: muxpost.team.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	32, // 17: muxpost.team.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	32, // 18: muxpost.team.v1.Run.retry_at:type_name -> google.protobuf.Timestamp
 	1,  // 19: muxpost.team.v1.TaskStatus.state:type_name -> muxpost.team.v1.TaskState
-	29, // 20: muxpost.team.v1.AttemptStatus.claim_time:type_name -> google.protobuf.Timestamp
-	29, // 21: muxpost.team.v1.AttemptStatus.start_time:type_name -> google.protobuf.Timestamp
-	29, // 22: muxpost.team.v1.AttemptStatus.end_time:type_name -> google.protobuf.Timestamp
-	29, // 23: muxpost.team.v1.AttemptStatus.host_time:type_name -> google.protobuf.Timestamp
-	29, // 24: muxpost.team.v1.AttemptStatus.process_time:type_name -> google.protobuf.Timestamp
-	29, // 25: muxpost.team.v1.AttemptStatus.progress_time:type_name -> google.protobuf.Timestamp
-	29, // 26: muxpost.team.v1.HistoryEntry.time:type_name -> google.protobuf.Timestamp
+	32, // 20: muxpost.team.v1.AttemptStatus.claim_time:type_name -> google.protobuf.Timestamp
+	32, // 21: muxpost.team.v1.AttemptStatus.start_time:type_name -> google.protobuf.Timestamp
+	32, // 22: muxpost.team.v1.AttemptStatus.end_time:type_name -> google.protobuf.Timestamp
+	32, // 23: muxpost.team.v1.AttemptStatus.host_time:type_name -> google.protobuf.Timestamp
+	32, // 24: muxpost.team.v1.AttemptStatus.process_time:type_name -> google.protobuf.Timestamp
+	32, // 25: muxpost.team.v1.AttemptStatus.progress_time:type_name -> google.protobuf.Timestamp
+	32, // 26: muxpost.team.v1.HistoryEntry.time:type_name -> google.protobuf.Timestamp
 	9,  // 27: muxpost.team.v1.GetRunResponse.run:type_name -> muxpost.team.v1.Run
 	2,  // 28: muxpost.team.v1.GetRunResponse.spec:type_name -> muxpost.team.v1.Spec
 	10, // 29: muxpost.team.v1.GetRunResponse.tasks:type_name -> muxpost.team.v1.TaskStatus
@@ -2530,28 +2769,31 @@ var file_muxpost_team_v1_team_proto_depIdxs = []int32{
 	11, // 35: muxpost.team.v1.WatchRunResponse.attempts:type_name -> muxpost.team.v1.AttemptStatus
 	9,  // 36: muxpost.team.v1.CancelRunResponse.run:type_name -> muxpost.team.v1.Run
 	9,  // 37: muxpost.team.v1.AbandonRunResponse.run:type_name -> muxpost.team.v1.Run
-	11, // 38: muxpost.team.v1.GetLogResponse.attempt:type_name -> muxpost.team.v1.AttemptStatus
-	5,  // 39: muxpost.team.v1.TeamService.StartRun:input_type -> muxpost.team.v1.StartRunRequest
-	7,  // 40: muxpost.team.v1.TeamService.StartItemRun:input_type -> muxpost.team.v1.StartItemRunRequest
-	13, // 41: muxpost.team.v1.TeamService.GetRun:input_type -> muxpost.team.v1.GetRunRequest
-	15, // 42: muxpost.team.v1.TeamService.ListRuns:input_type -> muxpost.team.v1.ListRunsRequest
-	17, // 43: muxpost.team.v1.TeamService.WatchRun:input_type -> muxpost.team.v1.WatchRunRequest
-	19, // 44: muxpost.team.v1.TeamService.CancelRun:input_type -> muxpost.team.v1.CancelRunRequest
-	21, // 45: muxpost.team.v1.TeamService.AbandonRun:input_type -> muxpost.team.v1.AbandonRunRequest
-	23, // 46: muxpost.team.v1.TeamService.GetLog:input_type -> muxpost.team.v1.GetLogRequest
-	6,  // 47: muxpost.team.v1.TeamService.StartRun:output_type -> muxpost.team.v1.StartRunResponse
-	8,  // 48: muxpost.team.v1.TeamService.StartItemRun:output_type -> muxpost.team.v1.StartItemRunResponse
-	14, // 49: muxpost.team.v1.TeamService.GetRun:output_type -> muxpost.team.v1.GetRunResponse
-	16, // 50: muxpost.team.v1.TeamService.ListRuns:output_type -> muxpost.team.v1.ListRunsResponse
-	18, // 51: muxpost.team.v1.TeamService.WatchRun:output_type -> muxpost.team.v1.WatchRunResponse
-	20, // 52: muxpost.team.v1.TeamService.CancelRun:output_type -> muxpost.team.v1.CancelRunResponse
-	22, // 53: muxpost.team.v1.TeamService.AbandonRun:output_type -> muxpost.team.v1.AbandonRunResponse
-	24, // 54: muxpost.team.v1.TeamService.GetLog:output_type -> muxpost.team.v1.GetLogResponse
-	47, // [47:55] is the sub-list for method output_type
-	39, // [39:47] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	25, // 38: muxpost.team.v1.CleanRunResponse.trees:type_name -> muxpost.team.v1.RunTree
+	11, // 39: muxpost.team.v1.GetLogResponse.attempt:type_name -> muxpost.team.v1.AttemptStatus
+	5,  // 40: muxpost.team.v1.TeamService.StartRun:input_type -> muxpost.team.v1.StartRunRequest
+	7,  // 41: muxpost.team.v1.TeamService.StartItemRun:input_type -> muxpost.team.v1.StartItemRunRequest
+	13, // 42: muxpost.team.v1.TeamService.GetRun:input_type -> muxpost.team.v1.GetRunRequest
+	15, // 43: muxpost.team.v1.TeamService.ListRuns:input_type -> muxpost.team.v1.ListRunsRequest
+	17, // 44: muxpost.team.v1.TeamService.WatchRun:input_type -> muxpost.team.v1.WatchRunRequest
+	19, // 45: muxpost.team.v1.TeamService.CancelRun:input_type -> muxpost.team.v1.CancelRunRequest
+	21, // 46: muxpost.team.v1.TeamService.AbandonRun:input_type -> muxpost.team.v1.AbandonRunRequest
+	23, // 47: muxpost.team.v1.TeamService.CleanRun:input_type -> muxpost.team.v1.CleanRunRequest
+	26, // 48: muxpost.team.v1.TeamService.GetLog:input_type -> muxpost.team.v1.GetLogRequest
+	6,  // 49: muxpost.team.v1.TeamService.StartRun:output_type -> muxpost.team.v1.StartRunResponse
+	8,  // 50: muxpost.team.v1.TeamService.StartItemRun:output_type -> muxpost.team.v1.StartItemRunResponse
+	14, // 51: muxpost.team.v1.TeamService.GetRun:output_type -> muxpost.team.v1.GetRunResponse
+	16, // 52: muxpost.team.v1.TeamService.ListRuns:output_type -> muxpost.team.v1.ListRunsResponse
+	18, // 53: muxpost.team.v1.TeamService.WatchRun:output_type -> muxpost.team.v1.WatchRunResponse
+	20, // 54: muxpost.team.v1.TeamService.CancelRun:output_type -> muxpost.team.v1.CancelRunResponse
+	22, // 55: muxpost.team.v1.TeamService.AbandonRun:output_type -> muxpost.team.v1.AbandonRunResponse
+	24, // 56: muxpost.team.v1.TeamService.CleanRun:output_type -> muxpost.team.v1.CleanRunResponse
+	27, // 57: muxpost.team.v1.TeamService.GetLog:output_type -> muxpost.team.v1.GetLogResponse
+	49, // [49:58] is the sub-list for method output_type
+	40, // [40:49] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_team_v1_team_proto_init() }
@@ -2567,7 +2809,7 @@ func file_muxpost_team_v1_team_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_team_v1_team_proto_rawDesc), len(file_muxpost_team_v1_team_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   26,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,6 +29,7 @@ const (
 	TeamService_WatchRun_FullMethodName     = "/muxpost.team.v1.TeamService/WatchRun"
 	TeamService_CancelRun_FullMethodName    = "/muxpost.team.v1.TeamService/CancelRun"
 	TeamService_AbandonRun_FullMethodName   = "/muxpost.team.v1.TeamService/AbandonRun"
+	TeamService_CleanRun_FullMethodName     = "/muxpost.team.v1.TeamService/CleanRun"
 	TeamService_GetLog_FullMethodName       = "/muxpost.team.v1.TeamService/GetLog"
 )
 
@@ -56,6 +57,9 @@ type TeamServiceClient interface {
 	// AbandonRun ends a run at once as failed, whoever coordinates it, for one that nobody can go on with. What is still under way of it is stopped
 	// as soon as its host answers. One that is over is left as it is.
 	AbandonRun(ctx context.Context, in *AbandonRunRequest, opts ...grpc.CallOption) (*AbandonRunResponse, error)
+	// CleanRun removes the working trees of a run that is over, where nothing would be lost with them. Branches stay. What is not committed, or is on no
+	// branch, is never removed.
+	CleanRun(ctx context.Context, in *CleanRunRequest, opts ...grpc.CallOption) (*CleanRunResponse, error)
 	// GetLog returns what an attempt at a task showed last: of one that runs what it shows now.
 	GetLog(ctx context.Context, in *GetLogRequest, opts ...grpc.CallOption) (*GetLogResponse, error)
 }
@@ -147,6 +151,16 @@ func (c *teamServiceClient) AbandonRun(ctx context.Context, in *AbandonRunReques
 	return out, nil
 }
 
+func (c *teamServiceClient) CleanRun(ctx context.Context, in *CleanRunRequest, opts ...grpc.CallOption) (*CleanRunResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CleanRunResponse)
+	err := c.cc.Invoke(ctx, TeamService_CleanRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *teamServiceClient) GetLog(ctx context.Context, in *GetLogRequest, opts ...grpc.CallOption) (*GetLogResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetLogResponse)
@@ -181,6 +195,9 @@ type TeamServiceServer interface {
 	// AbandonRun ends a run at once as failed, whoever coordinates it, for one that nobody can go on with. What is still under way of it is stopped
 	// as soon as its host answers. One that is over is left as it is.
 	AbandonRun(context.Context, *AbandonRunRequest) (*AbandonRunResponse, error)
+	// CleanRun removes the working trees of a run that is over, where nothing would be lost with them. Branches stay. What is not committed, or is on no
+	// branch, is never removed.
+	CleanRun(context.Context, *CleanRunRequest) (*CleanRunResponse, error)
 	// GetLog returns what an attempt at a task showed last: of one that runs what it shows now.
 	GetLog(context.Context, *GetLogRequest) (*GetLogResponse, error)
 	mustEmbedUnimplementedTeamServiceServer()
@@ -213,6 +230,9 @@ func (UnimplementedTeamServiceServer) CancelRun(context.Context, *CancelRunReque
 }
 func (UnimplementedTeamServiceServer) AbandonRun(context.Context, *AbandonRunRequest) (*AbandonRunResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AbandonRun not implemented")
+}
+func (UnimplementedTeamServiceServer) CleanRun(context.Context, *CleanRunRequest) (*CleanRunResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CleanRun not implemented")
 }
 func (UnimplementedTeamServiceServer) GetLog(context.Context, *GetLogRequest) (*GetLogResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetLog not implemented")
@@ -357,6 +377,24 @@ func _TeamService_AbandonRun_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TeamService_CleanRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CleanRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).CleanRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_CleanRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).CleanRun(ctx, req.(*CleanRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TeamService_GetLog_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetLogRequest)
 	if err := dec(in); err != nil {
@@ -405,6 +443,10 @@ var TeamService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AbandonRun",
 			Handler:    _TeamService_AbandonRun_Handler,
+		},
+		{
+			MethodName: "CleanRun",
+			Handler:    _TeamService_CleanRun_Handler,
 		},
 		{
 			MethodName: "GetLog",

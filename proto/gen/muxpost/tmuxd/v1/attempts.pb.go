@@ -1126,7 +1126,9 @@ type GetAttemptResponse struct {
 	Attempt *Attempt `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// What its pane showed last, at most 64 KiB, control characters removed: of a running one now, of one that is over at its end. Empty when
 	// it was not asked for, or cannot be had. It was written by a program that is not trusted.
-	Output        string `protobuf:"bytes,2,opt,name=output,proto3" json:"output,omitempty"`
+	Output string `protobuf:"bytes,2,opt,name=output,proto3" json:"output,omitempty"`
+	// True when it showed more than that before, which is not kept.
+	OutputCut     bool `protobuf:"varint,3,opt,name=output_cut,json=outputCut,proto3" json:"output_cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1173,6 +1175,13 @@ func (x *GetAttemptResponse) GetOutput() string {
 		return x.Output
 	}
 	return ""
+}
+
+func (x *GetAttemptResponse) GetOutputCut() bool {
+	if x != nil {
+		return x.OutputCut
+	}
+	return false
 }
 
 // WatchAttemptsRequest says where to begin.
@@ -1568,10 +1577,12 @@ const file_muxpost_tmuxd_v1_attempts_proto_rawDesc = "" +
 	"\x11GetAttemptRequest\x12\x1d\n" +
 	"\n" +
 	"attempt_id\x18\x01 \x01(\tR\tattemptId\x12\x16\n" +
-	"\x06output\x18\x02 \x01(\bR\x06output\"a\n" +
+	"\x06output\x18\x02 \x01(\bR\x06output\"\x80\x01\n" +
 	"\x12GetAttemptResponse\x123\n" +
 	"\aattempt\x18\x01 \x01(\v2\x19.muxpost.tmuxd.v1.AttemptR\aattempt\x12\x16\n" +
-	"\x06output\x18\x02 \x01(\tR\x06output\".\n" +
+	"\x06output\x18\x02 \x01(\tR\x06output\x12\x1d\n" +
+	"\n" +
+	"output_cut\x18\x03 \x01(\bR\toutputCut\".\n" +
 	"\x14WatchAttemptsRequest\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\tR\x06cursor\"\xdd\x01\n" +
 	"\x15WatchAttemptsResponse\x12\x16\n" +

@@ -2443,7 +2443,7 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\x1fCONVERSATION_SOURCE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18CONVERSATION_SOURCE_NONE\x10\x01\x12 \n" +
 	"\x1cCONVERSATION_SOURCE_ASSIGNED\x10\x02\x12\x1f\n" +
-	"\x1bCONVERSATION_SOURCE_LEARNED\x10\x032\xd0\r\n" +
+	"\x1bCONVERSATION_SOURCE_LEARNED\x10\x032\xb5\x0e\n" +
 	"\fTmuxdService\x12b\n" +
 	"\fSessionState\x12%.muxpost.tmuxd.v1.SessionStateRequest\x1a&.muxpost.tmuxd.v1.SessionStateResponse\"\x03\x90\x02\x01\x12H\n" +
 	"\x05Spawn\x12\x1e.muxpost.tmuxd.v1.SpawnRequest\x1a\x1f.muxpost.tmuxd.v1.SpawnResponse\x12H\n" +
@@ -2465,7 +2465,8 @@ const file_muxpost_tmuxd_v1_tmuxd_proto_rawDesc = "" +
 	"\vStopAttempt\x12$.muxpost.tmuxd.v1.StopAttemptRequest\x1a%.muxpost.tmuxd.v1.StopAttemptResponse\x12Y\n" +
 	"\tListTrees\x12\".muxpost.tmuxd.v1.ListTreesRequest\x1a#.muxpost.tmuxd.v1.ListTreesResponse\"\x03\x90\x02\x01\x12W\n" +
 	"\n" +
-	"RemoveTree\x12#.muxpost.tmuxd.v1.RemoveTreeRequest\x1a$.muxpost.tmuxd.v1.RemoveTreeResponse\x12J\n" +
+	"RemoveTree\x12#.muxpost.tmuxd.v1.RemoveTreeRequest\x1a$.muxpost.tmuxd.v1.RemoveTreeResponse\x12c\n" +
+	"\x0eRemoveTaskTree\x12'.muxpost.tmuxd.v1.RemoveTaskTreeRequest\x1a(.muxpost.tmuxd.v1.RemoveTaskTreeResponse\x12J\n" +
 	"\x04Info\x12\x1d.muxpost.tmuxd.v1.InfoRequest\x1a\x1e.muxpost.tmuxd.v1.InfoResponse\"\x03\x90\x02\x01B8Z6muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1;tmuxdv1b\x06proto3"
 
 var (
@@ -2535,21 +2536,23 @@ var file_muxpost_tmuxd_v1_tmuxd_proto_goTypes = []any{
 	(*StopAttemptRequest)(nil),        // 49: muxpost.tmuxd.v1.StopAttemptRequest
 	(*ListTreesRequest)(nil),          // 50: muxpost.tmuxd.v1.ListTreesRequest
 	(*RemoveTreeRequest)(nil),         // 51: muxpost.tmuxd.v1.RemoveTreeRequest
-	(*SessionExistsResponse)(nil),     // 52: muxpost.tmuxd.v1.SessionExistsResponse
-	(*SessionMayTalkResponse)(nil),    // 53: muxpost.tmuxd.v1.SessionMayTalkResponse
-	(*RaiseFenceResponse)(nil),        // 54: muxpost.tmuxd.v1.RaiseFenceResponse
-	(*CaptureResponse)(nil),           // 55: muxpost.tmuxd.v1.CaptureResponse
-	(*TerminateResponse)(nil),         // 56: muxpost.tmuxd.v1.TerminateResponse
-	(*TerminateUnneededResponse)(nil), // 57: muxpost.tmuxd.v1.TerminateUnneededResponse
-	(*KillResponse)(nil),              // 58: muxpost.tmuxd.v1.KillResponse
-	(*ListSessionsResponse)(nil),      // 59: muxpost.tmuxd.v1.ListSessionsResponse
-	(*WatchSessionsResponse)(nil),     // 60: muxpost.tmuxd.v1.WatchSessionsResponse
-	(*RunTaskResponse)(nil),           // 61: muxpost.tmuxd.v1.RunTaskResponse
-	(*GetAttemptResponse)(nil),        // 62: muxpost.tmuxd.v1.GetAttemptResponse
-	(*WatchAttemptsResponse)(nil),     // 63: muxpost.tmuxd.v1.WatchAttemptsResponse
-	(*StopAttemptResponse)(nil),       // 64: muxpost.tmuxd.v1.StopAttemptResponse
-	(*ListTreesResponse)(nil),         // 65: muxpost.tmuxd.v1.ListTreesResponse
-	(*RemoveTreeResponse)(nil),        // 66: muxpost.tmuxd.v1.RemoveTreeResponse
+	(*RemoveTaskTreeRequest)(nil),     // 52: muxpost.tmuxd.v1.RemoveTaskTreeRequest
+	(*SessionExistsResponse)(nil),     // 53: muxpost.tmuxd.v1.SessionExistsResponse
+	(*SessionMayTalkResponse)(nil),    // 54: muxpost.tmuxd.v1.SessionMayTalkResponse
+	(*RaiseFenceResponse)(nil),        // 55: muxpost.tmuxd.v1.RaiseFenceResponse
+	(*CaptureResponse)(nil),           // 56: muxpost.tmuxd.v1.CaptureResponse
+	(*TerminateResponse)(nil),         // 57: muxpost.tmuxd.v1.TerminateResponse
+	(*TerminateUnneededResponse)(nil), // 58: muxpost.tmuxd.v1.TerminateUnneededResponse
+	(*KillResponse)(nil),              // 59: muxpost.tmuxd.v1.KillResponse
+	(*ListSessionsResponse)(nil),      // 60: muxpost.tmuxd.v1.ListSessionsResponse
+	(*WatchSessionsResponse)(nil),     // 61: muxpost.tmuxd.v1.WatchSessionsResponse
+	(*RunTaskResponse)(nil),           // 62: muxpost.tmuxd.v1.RunTaskResponse
+	(*GetAttemptResponse)(nil),        // 63: muxpost.tmuxd.v1.GetAttemptResponse
+	(*WatchAttemptsResponse)(nil),     // 64: muxpost.tmuxd.v1.WatchAttemptsResponse
+	(*StopAttemptResponse)(nil),       // 65: muxpost.tmuxd.v1.StopAttemptResponse
+	(*ListTreesResponse)(nil),         // 66: muxpost.tmuxd.v1.ListTreesResponse
+	(*RemoveTreeResponse)(nil),        // 67: muxpost.tmuxd.v1.RemoveTreeResponse
+	(*RemoveTaskTreeResponse)(nil),    // 68: muxpost.tmuxd.v1.RemoveTaskTreeResponse
 }
 var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
 	27, // 0: muxpost.tmuxd.v1.SessionStateRequest.max_staleness:type_name -> google.protobuf.Duration
@@ -2611,28 +2614,30 @@ var file_muxpost_tmuxd_v1_tmuxd_proto_depIdxs = []int32{
 	49, // 56: muxpost.tmuxd.v1.TmuxdService.StopAttempt:input_type -> muxpost.tmuxd.v1.StopAttemptRequest
 	50, // 57: muxpost.tmuxd.v1.TmuxdService.ListTrees:input_type -> muxpost.tmuxd.v1.ListTreesRequest
 	51, // 58: muxpost.tmuxd.v1.TmuxdService.RemoveTree:input_type -> muxpost.tmuxd.v1.RemoveTreeRequest
-	22, // 59: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
-	6,  // 60: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
-	11, // 61: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
-	17, // 62: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
-	52, // 63: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
-	53, // 64: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
-	54, // 65: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
-	55, // 66: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
-	56, // 67: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
-	57, // 68: muxpost.tmuxd.v1.TmuxdService.TerminateUnneeded:output_type -> muxpost.tmuxd.v1.TerminateUnneededResponse
-	58, // 69: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
-	59, // 70: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
-	60, // 71: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
-	61, // 72: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
-	62, // 73: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
-	63, // 74: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
-	64, // 75: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
-	65, // 76: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
-	66, // 77: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
-	23, // 78: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
-	60, // [60:79] is the sub-list for method output_type
-	41, // [41:60] is the sub-list for method input_type
+	52, // 59: muxpost.tmuxd.v1.TmuxdService.RemoveTaskTree:input_type -> muxpost.tmuxd.v1.RemoveTaskTreeRequest
+	22, // 60: muxpost.tmuxd.v1.TmuxdService.Info:input_type -> muxpost.tmuxd.v1.InfoRequest
+	6,  // 61: muxpost.tmuxd.v1.TmuxdService.SessionState:output_type -> muxpost.tmuxd.v1.SessionStateResponse
+	11, // 62: muxpost.tmuxd.v1.TmuxdService.Spawn:output_type -> muxpost.tmuxd.v1.SpawnResponse
+	17, // 63: muxpost.tmuxd.v1.TmuxdService.Paste:output_type -> muxpost.tmuxd.v1.PasteResponse
+	53, // 64: muxpost.tmuxd.v1.TmuxdService.SessionExists:output_type -> muxpost.tmuxd.v1.SessionExistsResponse
+	54, // 65: muxpost.tmuxd.v1.TmuxdService.SessionMayTalk:output_type -> muxpost.tmuxd.v1.SessionMayTalkResponse
+	55, // 66: muxpost.tmuxd.v1.TmuxdService.RaiseFence:output_type -> muxpost.tmuxd.v1.RaiseFenceResponse
+	56, // 67: muxpost.tmuxd.v1.TmuxdService.Capture:output_type -> muxpost.tmuxd.v1.CaptureResponse
+	57, // 68: muxpost.tmuxd.v1.TmuxdService.Terminate:output_type -> muxpost.tmuxd.v1.TerminateResponse
+	58, // 69: muxpost.tmuxd.v1.TmuxdService.TerminateUnneeded:output_type -> muxpost.tmuxd.v1.TerminateUnneededResponse
+	59, // 70: muxpost.tmuxd.v1.TmuxdService.Kill:output_type -> muxpost.tmuxd.v1.KillResponse
+	60, // 71: muxpost.tmuxd.v1.TmuxdService.ListSessions:output_type -> muxpost.tmuxd.v1.ListSessionsResponse
+	61, // 72: muxpost.tmuxd.v1.TmuxdService.WatchSessions:output_type -> muxpost.tmuxd.v1.WatchSessionsResponse
+	62, // 73: muxpost.tmuxd.v1.TmuxdService.RunTask:output_type -> muxpost.tmuxd.v1.RunTaskResponse
+	63, // 74: muxpost.tmuxd.v1.TmuxdService.GetAttempt:output_type -> muxpost.tmuxd.v1.GetAttemptResponse
+	64, // 75: muxpost.tmuxd.v1.TmuxdService.WatchAttempts:output_type -> muxpost.tmuxd.v1.WatchAttemptsResponse
+	65, // 76: muxpost.tmuxd.v1.TmuxdService.StopAttempt:output_type -> muxpost.tmuxd.v1.StopAttemptResponse
+	66, // 77: muxpost.tmuxd.v1.TmuxdService.ListTrees:output_type -> muxpost.tmuxd.v1.ListTreesResponse
+	67, // 78: muxpost.tmuxd.v1.TmuxdService.RemoveTree:output_type -> muxpost.tmuxd.v1.RemoveTreeResponse
+	68, // 79: muxpost.tmuxd.v1.TmuxdService.RemoveTaskTree:output_type -> muxpost.tmuxd.v1.RemoveTaskTreeResponse
+	23, // 80: muxpost.tmuxd.v1.TmuxdService.Info:output_type -> muxpost.tmuxd.v1.InfoResponse
+	61, // [61:81] is the sub-list for method output_type
+	41, // [41:61] is the sub-list for method input_type
 	41, // [41:41] is the sub-list for extension type_name
 	41, // [41:41] is the sub-list for extension extendee
 	0,  // [0:41] is the sub-list for field type_name

@@ -42,6 +42,7 @@ const (
 	TmuxdService_StopAttempt_FullMethodName       = "/muxpost.tmuxd.v1.TmuxdService/StopAttempt"
 	TmuxdService_ListTrees_FullMethodName         = "/muxpost.tmuxd.v1.TmuxdService/ListTrees"
 	TmuxdService_RemoveTree_FullMethodName        = "/muxpost.tmuxd.v1.TmuxdService/RemoveTree"
+	TmuxdService_RemoveTaskTree_FullMethodName    = "/muxpost.tmuxd.v1.TmuxdService/RemoveTaskTree"
 	TmuxdService_Info_FullMethodName              = "/muxpost.tmuxd.v1.TmuxdService/Info"
 )
 
@@ -100,6 +101,8 @@ type TmuxdServiceClient interface {
 	ListTrees(ctx context.Context, in *ListTreesRequest, opts ...grpc.CallOption) (*ListTreesResponse, error)
 	// RemoveTree removes the working tree of an item whose agent has ended, if nothing would be lost with it.
 	RemoveTree(ctx context.Context, in *RemoveTreeRequest, opts ...grpc.CallOption) (*RemoveTreeResponse, error)
+	// RemoveTaskTree removes the worktree of attempts that are over, if nothing would be lost with it. That it is kept is an answer.
+	RemoveTaskTree(ctx context.Context, in *RemoveTaskTreeRequest, opts ...grpc.CallOption) (*RemoveTaskTreeResponse, error)
 	// Info says what this host is and what it can run.
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
 }
@@ -310,6 +313,16 @@ func (c *tmuxdServiceClient) RemoveTree(ctx context.Context, in *RemoveTreeReque
 	return out, nil
 }
 
+func (c *tmuxdServiceClient) RemoveTaskTree(ctx context.Context, in *RemoveTaskTreeRequest, opts ...grpc.CallOption) (*RemoveTaskTreeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveTaskTreeResponse)
+	err := c.cc.Invoke(ctx, TmuxdService_RemoveTaskTree_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *tmuxdServiceClient) Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(InfoResponse)
@@ -375,6 +388,8 @@ type TmuxdServiceServer interface {
 	ListTrees(context.Context, *ListTreesRequest) (*ListTreesResponse, error)
 	// RemoveTree removes the working tree of an item whose agent has ended, if nothing would be lost with it.
 	RemoveTree(context.Context, *RemoveTreeRequest) (*RemoveTreeResponse, error)
+	// RemoveTaskTree removes the worktree of attempts that are over, if nothing would be lost with it. That it is kept is an answer.
+	RemoveTaskTree(context.Context, *RemoveTaskTreeRequest) (*RemoveTaskTreeResponse, error)
 	// Info says what this host is and what it can run.
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
 	mustEmbedUnimplementedTmuxdServiceServer()
@@ -440,6 +455,9 @@ func (UnimplementedTmuxdServiceServer) ListTrees(context.Context, *ListTreesRequ
 }
 func (UnimplementedTmuxdServiceServer) RemoveTree(context.Context, *RemoveTreeRequest) (*RemoveTreeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveTree not implemented")
+}
+func (UnimplementedTmuxdServiceServer) RemoveTaskTree(context.Context, *RemoveTaskTreeRequest) (*RemoveTaskTreeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveTaskTree not implemented")
 }
 func (UnimplementedTmuxdServiceServer) Info(context.Context, *InfoRequest) (*InfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Info not implemented")
@@ -775,6 +793,24 @@ func _TmuxdService_RemoveTree_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TmuxdService_RemoveTaskTree_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveTaskTreeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TmuxdServiceServer).RemoveTaskTree(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TmuxdService_RemoveTaskTree_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TmuxdServiceServer).RemoveTaskTree(ctx, req.(*RemoveTaskTreeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TmuxdService_Info_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(InfoRequest)
 	if err := dec(in); err != nil {
@@ -863,6 +899,10 @@ var TmuxdService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RemoveTree",
 			Handler:    _TmuxdService_RemoveTree_Handler,
+		},
+		{
+			MethodName: "RemoveTaskTree",
+			Handler:    _TmuxdService_RemoveTaskTree_Handler,
 		},
 		{
 			MethodName: "Info",

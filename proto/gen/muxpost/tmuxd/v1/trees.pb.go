@@ -453,6 +453,152 @@ func (x *RemoveTreeResponse) GetLost() string {
 	return ""
 }
 
+// RemoveTaskTreeRequest names a worktree of attempts, as RunTask did.
+type RemoveTaskTreeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The repository that it is a worktree of. Required.
+	Repository string `protobuf:"bytes,1,opt,name=repository,proto3" json:"repository,omitempty"`
+	// Its path, in REPOSITORY.trees. Required.
+	Directory string `protobuf:"bytes,2,opt,name=directory,proto3" json:"directory,omitempty"`
+	// The branch that was begun for it. Required. It stays.
+	Branch string `protobuf:"bytes,3,opt,name=branch,proto3" json:"branch,omitempty"`
+	// True removes it too where its commits are on its branch alone. What is not committed, or is on no branch, is never removed.
+	Unmerged bool `protobuf:"varint,4,opt,name=unmerged,proto3" json:"unmerged,omitempty"`
+	// True says what would be done, and does nothing.
+	DryRun bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Who asked for it, and why, in one line, for the log.
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveTaskTreeRequest) Reset() {
+	*x = RemoveTaskTreeRequest{}
+	mi := &file_muxpost_tmuxd_v1_trees_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveTaskTreeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveTaskTreeRequest) ProtoMessage() {}
+
+func (x *RemoveTaskTreeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_tmuxd_v1_trees_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveTaskTreeRequest.ProtoReflect.Descriptor instead.
+func (*RemoveTaskTreeRequest) Descriptor() ([]byte, []int) {
+	return file_muxpost_tmuxd_v1_trees_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RemoveTaskTreeRequest) GetRepository() string {
+	if x != nil {
+		return x.Repository
+	}
+	return ""
+}
+
+func (x *RemoveTaskTreeRequest) GetDirectory() string {
+	if x != nil {
+		return x.Directory
+	}
+	return ""
+}
+
+func (x *RemoveTaskTreeRequest) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *RemoveTaskTreeRequest) GetUnmerged() bool {
+	if x != nil {
+		return x.Unmerged
+	}
+	return false
+}
+
+func (x *RemoveTaskTreeRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *RemoveTaskTreeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// RemoveTaskTreeResponse says what became of it.
+type RemoveTaskTreeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why it is kept, in one line for a person; empty when it is gone, or would be.
+	Kept string `protobuf:"bytes,1,opt,name=kept,proto3" json:"kept,omitempty"`
+	// True when nothing was there.
+	Missing       bool `protobuf:"varint,2,opt,name=missing,proto3" json:"missing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveTaskTreeResponse) Reset() {
+	*x = RemoveTaskTreeResponse{}
+	mi := &file_muxpost_tmuxd_v1_trees_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveTaskTreeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveTaskTreeResponse) ProtoMessage() {}
+
+func (x *RemoveTaskTreeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_muxpost_tmuxd_v1_trees_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveTaskTreeResponse.ProtoReflect.Descriptor instead.
+func (*RemoveTaskTreeResponse) Descriptor() ([]byte, []int) {
+	return file_muxpost_tmuxd_v1_trees_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RemoveTaskTreeResponse) GetKept() string {
+	if x != nil {
+		return x.Kept
+	}
+	return ""
+}
+
+func (x *RemoveTaskTreeResponse) GetMissing() bool {
+	if x != nil {
+		return x.Missing
+	}
+	return false
+}
+
 var File_muxpost_tmuxd_v1_trees_proto protoreflect.FileDescriptor
 
 const file_muxpost_tmuxd_v1_trees_proto_rawDesc = "" +
@@ -488,7 +634,19 @@ const file_muxpost_tmuxd_v1_trees_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"F\n" +
 	"\x12RemoveTreeResponse\x12\x1c\n" +
 	"\tdirectory\x18\x01 \x01(\tR\tdirectory\x12\x12\n" +
-	"\x04lost\x18\x02 \x01(\tR\x04lost*k\n" +
+	"\x04lost\x18\x02 \x01(\tR\x04lost\"\xba\x01\n" +
+	"\x15RemoveTaskTreeRequest\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x01 \x01(\tR\n" +
+	"repository\x12\x1c\n" +
+	"\tdirectory\x18\x02 \x01(\tR\tdirectory\x12\x16\n" +
+	"\x06branch\x18\x03 \x01(\tR\x06branch\x12\x1a\n" +
+	"\bunmerged\x18\x04 \x01(\bR\bunmerged\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"F\n" +
+	"\x16RemoveTaskTreeResponse\x12\x12\n" +
+	"\x04kept\x18\x01 \x01(\tR\x04kept\x12\x18\n" +
+	"\amissing\x18\x02 \x01(\bR\amissing*k\n" +
 	"\bTreeKind\x12\x19\n" +
 	"\x15TREE_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TREE_KIND_DIRECTORY\x10\x01\x12\x16\n" +
@@ -508,29 +666,31 @@ func file_muxpost_tmuxd_v1_trees_proto_rawDescGZIP() []byte {
 }
 
 var file_muxpost_tmuxd_v1_trees_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_muxpost_tmuxd_v1_trees_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_muxpost_tmuxd_v1_trees_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_muxpost_tmuxd_v1_trees_proto_goTypes = []any{
-	(TreeKind)(0),                 // 0: muxpost.tmuxd.v1.TreeKind
-	(*ListTreesRequest)(nil),      // 1: muxpost.tmuxd.v1.ListTreesRequest
-	(*ListTreesResponse)(nil),     // 2: muxpost.tmuxd.v1.ListTreesResponse
-	(*WorkingTree)(nil),           // 3: muxpost.tmuxd.v1.WorkingTree
-	(*RemoveTreeRequest)(nil),     // 4: muxpost.tmuxd.v1.RemoveTreeRequest
-	(*RemoveTreeResponse)(nil),    // 5: muxpost.tmuxd.v1.RemoveTreeResponse
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
-	(State)(0),                    // 7: muxpost.tmuxd.v1.State
-	(Flag)(0),                     // 8: muxpost.tmuxd.v1.Flag
+	(TreeKind)(0),                  // 0: muxpost.tmuxd.v1.TreeKind
+	(*ListTreesRequest)(nil),       // 1: muxpost.tmuxd.v1.ListTreesRequest
+	(*ListTreesResponse)(nil),      // 2: muxpost.tmuxd.v1.ListTreesResponse
+	(*WorkingTree)(nil),            // 3: muxpost.tmuxd.v1.WorkingTree
+	(*RemoveTreeRequest)(nil),      // 4: muxpost.tmuxd.v1.RemoveTreeRequest
+	(*RemoveTreeResponse)(nil),     // 5: muxpost.tmuxd.v1.RemoveTreeResponse
+	(*RemoveTaskTreeRequest)(nil),  // 6: muxpost.tmuxd.v1.RemoveTaskTreeRequest
+	(*RemoveTaskTreeResponse)(nil), // 7: muxpost.tmuxd.v1.RemoveTaskTreeResponse
+	(*timestamppb.Timestamp)(nil),  // 8: google.protobuf.Timestamp
+	(State)(0),                     // 9: muxpost.tmuxd.v1.State
+	(Flag)(0),                      // 10: muxpost.tmuxd.v1.Flag
 }
 var file_muxpost_tmuxd_v1_trees_proto_depIdxs = []int32{
-	3, // 0: muxpost.tmuxd.v1.ListTreesResponse.trees:type_name -> muxpost.tmuxd.v1.WorkingTree
-	0, // 1: muxpost.tmuxd.v1.WorkingTree.kind:type_name -> muxpost.tmuxd.v1.TreeKind
-	6, // 2: muxpost.tmuxd.v1.WorkingTree.create_time:type_name -> google.protobuf.Timestamp
-	7, // 3: muxpost.tmuxd.v1.WorkingTree.state:type_name -> muxpost.tmuxd.v1.State
-	8, // 4: muxpost.tmuxd.v1.WorkingTree.flags:type_name -> muxpost.tmuxd.v1.Flag
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	3,  // 0: muxpost.tmuxd.v1.ListTreesResponse.trees:type_name -> muxpost.tmuxd.v1.WorkingTree
+	0,  // 1: muxpost.tmuxd.v1.WorkingTree.kind:type_name -> muxpost.tmuxd.v1.TreeKind
+	8,  // 2: muxpost.tmuxd.v1.WorkingTree.create_time:type_name -> google.protobuf.Timestamp
+	9,  // 3: muxpost.tmuxd.v1.WorkingTree.state:type_name -> muxpost.tmuxd.v1.State
+	10, // 4: muxpost.tmuxd.v1.WorkingTree.flags:type_name -> muxpost.tmuxd.v1.Flag
+	5,  // [5:5] is the sub-list for method output_type
+	5,  // [5:5] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_muxpost_tmuxd_v1_trees_proto_init() }
@@ -545,7 +705,7 @@ func file_muxpost_tmuxd_v1_trees_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_muxpost_tmuxd_v1_trees_proto_rawDesc), len(file_muxpost_tmuxd_v1_trees_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   5,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -40,6 +40,8 @@ const (
 	TeamServiceCancelRunProcedure = "/muxpost.team.v1.TeamService/CancelRun"
 	// TeamServiceAbandonRunProcedure is the procedure name of the TeamService's AbandonRun RPC.
 	TeamServiceAbandonRunProcedure = "/muxpost.team.v1.TeamService/AbandonRun"
+	// TeamServiceCleanRunProcedure is the procedure name of the TeamService's CleanRun RPC.
+	TeamServiceCleanRunProcedure = "/muxpost.team.v1.TeamService/CleanRun"
 	// TeamServiceGetLogProcedure is the procedure name of the TeamService's GetLog RPC.
 	TeamServiceGetLogProcedure = "/muxpost.team.v1.TeamService/GetLog"
 )
@@ -97,6 +99,13 @@ var (
 			Procedure:  TeamServiceAbandonRunProcedure,
 		}
 	})
+	teamServiceCleanRunSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_team_v1_team_proto.Services().ByName("TeamService").Methods().ByName("CleanRun"),
+			Procedure:  TeamServiceCleanRunProcedure,
+		}
+	})
 	teamServiceGetLogSpec = sync.OnceValue(func() connect.Spec {
 		return connect.Spec{
 			StreamType:       connect.StreamTypeUnary,
@@ -127,6 +136,9 @@ type TeamServiceClient interface {
 	// AbandonRun ends a run at once as failed, whoever coordinates it, for one that nobody can go on with. What is still under way of it is stopped
 	// as soon as its host answers. One that is over is left as it is.
 	AbandonRun(context.Context, *v1.AbandonRunRequest) (*v1.AbandonRunResponse, error)
+	// CleanRun removes the working trees of a run that is over, where nothing would be lost with them. Branches stay. What is not committed, or is on no
+	// branch, is never removed.
+	CleanRun(context.Context, *v1.CleanRunRequest) (*v1.CleanRunResponse, error)
 	// GetLog returns what an attempt at a task showed last: of one that runs what it shows now.
 	GetLog(context.Context, *v1.GetLogRequest) (*v1.GetLogResponse, error)
 }
@@ -177,6 +189,9 @@ type TeamServiceHandler interface {
 	// AbandonRun ends a run at once as failed, whoever coordinates it, for one that nobody can go on with. What is still under way of it is stopped
 	// as soon as its host answers. One that is over is left as it is.
 	AbandonRun(context.Context, *v1.AbandonRunRequest) (*v1.AbandonRunResponse, error)
+	// CleanRun removes the working trees of a run that is over, where nothing would be lost with them. Branches stay. What is not committed, or is on no
+	// branch, is never removed.
+	CleanRun(context.Context, *v1.CleanRunRequest) (*v1.CleanRunResponse, error)
 	// GetLog returns what an attempt at a task showed last: of one that runs what it shows now.
 	GetLog(context.Context, *v1.GetLogRequest) (*v1.GetLogResponse, error)
 }
@@ -193,6 +208,7 @@ func RegisterTeamServiceHandler(server *connect.Server, svc TeamServiceHandler) 
 		connect.Method{Spec: teamServiceWatchRunSpec(), Handler: adapter.watchRun},
 		connect.Method{Spec: teamServiceCancelRunSpec(), Handler: adapter.cancelRun},
 		connect.Method{Spec: teamServiceAbandonRunSpec(), Handler: adapter.abandonRun},
+		connect.Method{Spec: teamServiceCleanRunSpec(), Handler: adapter.cleanRun},
 		connect.Method{Spec: teamServiceGetLogSpec(), Handler: adapter.getLog},
 	)
 }
@@ -241,6 +257,10 @@ func (UnimplementedTeamServiceHandler) CancelRun(context.Context, *v1.CancelRunR
 
 func (UnimplementedTeamServiceHandler) AbandonRun(context.Context, *v1.AbandonRunRequest) (*v1.AbandonRunResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.team.v1.TeamService.AbandonRun is not implemented")
+}
+
+func (UnimplementedTeamServiceHandler) CleanRun(context.Context, *v1.CleanRunRequest) (*v1.CleanRunResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.team.v1.TeamService.CleanRun is not implemented")
 }
 
 func (UnimplementedTeamServiceHandler) GetLog(context.Context, *v1.GetLogRequest) (*v1.GetLogResponse, error) {
@@ -302,6 +322,14 @@ func (c *teamServiceClient) CancelRun(ctx context.Context, req *v1.CancelRunRequ
 func (c *teamServiceClient) AbandonRun(ctx context.Context, req *v1.AbandonRunRequest) (*v1.AbandonRunResponse, error) {
 	var res v1.AbandonRunResponse
 	if err := c.client.CallUnary(ctx, teamServiceAbandonRunSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *teamServiceClient) CleanRun(ctx context.Context, req *v1.CleanRunRequest) (*v1.CleanRunResponse, error) {
+	var res v1.CleanRunResponse
+	if err := c.client.CallUnary(ctx, teamServiceCleanRunSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -391,6 +419,18 @@ func (h teamServiceHandler) abandonRun(ctx context.Context, _ connect.Spec, stre
 		return err
 	}
 	res, err := h.svc.AbandonRun(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h teamServiceHandler) cleanRun(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.CleanRunRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.CleanRun(ctx, &req)
 	if err != nil {
 		return err
 	}

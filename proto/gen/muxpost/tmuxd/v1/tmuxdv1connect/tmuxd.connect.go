@@ -66,6 +66,9 @@ const (
 	TmuxdServiceListTreesProcedure = "/muxpost.tmuxd.v1.TmuxdService/ListTrees"
 	// TmuxdServiceRemoveTreeProcedure is the procedure name of the TmuxdService's RemoveTree RPC.
 	TmuxdServiceRemoveTreeProcedure = "/muxpost.tmuxd.v1.TmuxdService/RemoveTree"
+	// TmuxdServiceRemoveTaskTreeProcedure is the procedure name of the TmuxdService's RemoveTaskTree
+	// RPC.
+	TmuxdServiceRemoveTaskTreeProcedure = "/muxpost.tmuxd.v1.TmuxdService/RemoveTaskTree"
 	// TmuxdServiceInfoProcedure is the procedure name of the TmuxdService's Info RPC.
 	TmuxdServiceInfoProcedure = "/muxpost.tmuxd.v1.TmuxdService/Info"
 )
@@ -206,6 +209,13 @@ var (
 			Procedure:  TmuxdServiceRemoveTreeProcedure,
 		}
 	})
+	tmuxdServiceRemoveTaskTreeSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeUnary,
+			Schema:     v1.File_muxpost_tmuxd_v1_tmuxd_proto.Services().ByName("TmuxdService").Methods().ByName("RemoveTaskTree"),
+			Procedure:  TmuxdServiceRemoveTaskTreeProcedure,
+		}
+	})
 	tmuxdServiceInfoSpec = sync.OnceValue(func() connect.Spec {
 		return connect.Spec{
 			StreamType:       connect.StreamTypeUnary,
@@ -267,6 +277,8 @@ type TmuxdServiceClient interface {
 	ListTrees(context.Context, *v1.ListTreesRequest) (*v1.ListTreesResponse, error)
 	// RemoveTree removes the working tree of an item whose agent has ended, if nothing would be lost with it.
 	RemoveTree(context.Context, *v1.RemoveTreeRequest) (*v1.RemoveTreeResponse, error)
+	// RemoveTaskTree removes the worktree of attempts that are over, if nothing would be lost with it. That it is kept is an answer.
+	RemoveTaskTree(context.Context, *v1.RemoveTaskTreeRequest) (*v1.RemoveTaskTreeResponse, error)
 	// Info says what this host is and what it can run.
 	Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error)
 }
@@ -370,6 +382,8 @@ type TmuxdServiceHandler interface {
 	ListTrees(context.Context, *v1.ListTreesRequest) (*v1.ListTreesResponse, error)
 	// RemoveTree removes the working tree of an item whose agent has ended, if nothing would be lost with it.
 	RemoveTree(context.Context, *v1.RemoveTreeRequest) (*v1.RemoveTreeResponse, error)
+	// RemoveTaskTree removes the worktree of attempts that are over, if nothing would be lost with it. That it is kept is an answer.
+	RemoveTaskTree(context.Context, *v1.RemoveTaskTreeRequest) (*v1.RemoveTaskTreeResponse, error)
 	// Info says what this host is and what it can run.
 	Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error)
 }
@@ -397,6 +411,7 @@ func RegisterTmuxdServiceHandler(server *connect.Server, svc TmuxdServiceHandler
 		connect.Method{Spec: tmuxdServiceStopAttemptSpec(), Handler: adapter.stopAttempt},
 		connect.Method{Spec: tmuxdServiceListTreesSpec(), Handler: adapter.listTrees},
 		connect.Method{Spec: tmuxdServiceRemoveTreeSpec(), Handler: adapter.removeTree},
+		connect.Method{Spec: tmuxdServiceRemoveTaskTreeSpec(), Handler: adapter.removeTaskTree},
 		connect.Method{Spec: tmuxdServiceInfoSpec(), Handler: adapter.info},
 	)
 }
@@ -506,6 +521,10 @@ func (UnimplementedTmuxdServiceHandler) ListTrees(context.Context, *v1.ListTrees
 
 func (UnimplementedTmuxdServiceHandler) RemoveTree(context.Context, *v1.RemoveTreeRequest) (*v1.RemoveTreeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.RemoveTree is not implemented")
+}
+
+func (UnimplementedTmuxdServiceHandler) RemoveTaskTree(context.Context, *v1.RemoveTaskTreeRequest) (*v1.RemoveTaskTreeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, "muxpost.tmuxd.v1.TmuxdService.RemoveTaskTree is not implemented")
 }
 
 func (UnimplementedTmuxdServiceHandler) Info(context.Context, *v1.InfoRequest) (*v1.InfoResponse, error) {
@@ -655,6 +674,14 @@ func (c *tmuxdServiceClient) ListTrees(ctx context.Context, req *v1.ListTreesReq
 func (c *tmuxdServiceClient) RemoveTree(ctx context.Context, req *v1.RemoveTreeRequest) (*v1.RemoveTreeResponse, error) {
 	var res v1.RemoveTreeResponse
 	if err := c.client.CallUnary(ctx, tmuxdServiceRemoveTreeSpec(), req, &res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+func (c *tmuxdServiceClient) RemoveTaskTree(ctx context.Context, req *v1.RemoveTaskTreeRequest) (*v1.RemoveTaskTreeResponse, error) {
+	var res v1.RemoveTaskTreeResponse
+	if err := c.client.CallUnary(ctx, tmuxdServiceRemoveTaskTreeSpec(), req, &res); err != nil {
 		return nil, err
 	}
 	return &res, nil
@@ -872,6 +899,18 @@ func (h tmuxdServiceHandler) removeTree(ctx context.Context, _ connect.Spec, str
 		return err
 	}
 	res, err := h.svc.RemoveTree(ctx, &req)
+	if err != nil {
+		return err
+	}
+	return stream.Send(res)
+}
+
+func (h tmuxdServiceHandler) removeTaskTree(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.RemoveTaskTreeRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	res, err := h.svc.RemoveTaskTree(ctx, &req)
 	if err != nil {
 		return err
 	}
