@@ -396,8 +396,10 @@ func (f *fleet) Close() {
 // postgres is the database, which can be stopped, killed and started again.
 type postgres struct {
 	dir, url string
-	mu       sync.Mutex
-	cluster  *local.Cluster
+	// acting is held while it is being restarted or signalled: one that was killed while its processes stand still never comes back, because they
+	// keep its memory.
+	acting  sync.Mutex
+	cluster *local.Cluster
 }
 
 // database is the name of the product's database.
@@ -409,8 +411,6 @@ func newPostgres(ctx context.Context, dir string) (*postgres, error) {
 }
 
 func (p *postgres) start(ctx context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	c, err := local.Start(ctx, local.Options{Dir: p.dir})
 	if err != nil {
 		return err
@@ -424,33 +424,48 @@ func (p *postgres) start(ctx context.Context) error {
 	return nil
 }
 
-// restart ends it, as an operator would or by a KILL, and starts it again after a while.
+// restart ends it, as an operator would or by a KILL, and starts it again after a while. One that was being stopped goes on first.
 func (p *postgres) restart(ctx context.Context, kill bool, away time.Duration) error {
-	p.mu.Lock()
-	c := p.cluster
-	p.mu.Unlock()
+	p.acting.Lock()
+	defer p.acting.Unlock()
+	p.tell(syscall.SIGCONT)
 	if kill {
-		_ = syscall.Kill(c.Pid(), syscall.SIGKILL)
-		<-c.Done()
-	} else if err := c.Stop(ctx); err != nil {
+		_ = syscall.Kill(p.cluster.Pid(), syscall.SIGKILL)
+		<-p.cluster.Done()
+	} else if err := p.cluster.Stop(ctx); err != nil {
 		return err
 	}
 	time.Sleep(away)
-	return p.start(ctx)
+	var err error
+	for range startTries {
+		// What a killed one left takes a moment to see that it is alone.
+		if err = p.start(ctx); err == nil {
+			return nil
+		}
+		time.Sleep(time.Second)
+	}
+	return err
 }
+
+// startTries is how often, a second apart, the database is started.
+const startTries = 30
 
 // signal reaches the postmaster and what it has started.
 func (p *postgres) signal(s syscall.Signal) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.acting.Lock()
+	defer p.acting.Unlock()
+	p.tell(s)
+}
+
+func (p *postgres) tell(s syscall.Signal) {
 	for _, pid := range append([]int{p.cluster.Pid()}, children(p.cluster.Pid())...) {
 		_ = syscall.Kill(pid, s)
 	}
 }
 
 func (p *postgres) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.acting.Lock()
+	defer p.acting.Unlock()
 	if p.cluster != nil {
 		_ = p.cluster.Stop(context.Background())
 	}
