@@ -105,7 +105,8 @@ func prepare(ctx context.Context, p *postgres) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
-// moments has the database write down when each event could be read by everybody, and when it was first claimed. The product knows nothing of it.
+// moments has the database write down when each event was about to be committed, and when the statement began that first claimed it: what that
+// statement could see was decided then, however long it took. The product knows nothing of it.
 const moments = `
 create schema drill;
 create table drill.moments (delivery_id text primary key, known timestamptz, claimed timestamptz);
@@ -114,7 +115,7 @@ create function drill.know() returns trigger language plpgsql as $$ begin
 		on conflict (delivery_id) do update set known = excluded.known;
 	return null; end $$;
 create function drill.claim() returns trigger language plpgsql as $$ begin
-	update drill.moments set claimed = clock_timestamp() where delivery_id = new.delivery_id and claimed is null;
+	update drill.moments set claimed = statement_timestamp() where delivery_id = new.delivery_id and claimed is null;
 	return null; end $$;
 create constraint trigger drill_know after insert on poller.events deferrable initially deferred for each row execute function drill.know();
 create trigger drill_claim after update of state on poller.events for each row when (new.state = 'leased') execute function drill.claim();`

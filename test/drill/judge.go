@@ -195,7 +195,7 @@ func words(e evidence) map[string]row {
 	return out
 }
 
-// claimTime is how long a claim's own look at the ledger may have been before it was noted.
+// claimTime is how long the commit of an event may take after it was noted.
 const claimTime = 500 * time.Millisecond
 
 // order finds events that were handed over after a later one of their item, although they were in the ledger before that was first claimed.

@@ -50,7 +50,8 @@ func conversations(f *fleet) (out []conversation, err error) {
 type row struct {
 	DeliveryID, WorkItem, Kind, State, Reason, Detail, Text, Excerpt, TraceID string
 	Tries                                                                     int
-	// Known is when it could be read by everybody, and Claimed when a poller first had it; both by the database's clock, zero if never.
+	// Known is just before it could be read by everybody, and Claimed when the claim began by which a poller first had it; both by the database's clock,
+	// zero if never.
 	Known, Claimed time.Time
 	// The dispatcher's; Outcome is empty where it was never asked.
 	Outcome, OutcomeReason, Host, Conversation string
