@@ -20,7 +20,6 @@ import (
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/db/migrations"
 	"muxpost.dev/muxpost/internal/wrapper"
-	"muxpost.dev/muxpost/test/fakegithub"
 )
 
 // The repository that is looked at, and who labels there.
@@ -117,12 +116,13 @@ func (s *stage) upstream(ctx context.Context, dir string, items int) (cmd *exec.
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "muxpost.dev/muxpost/test/fakegithub/cmd/fakegithub").CombinedOutput(); err != nil {
 		return nil, "", fmt.Errorf("cannot build the server: %w\n%s", err, out)
 	}
-	r := fakegithub.Repo{Owner: owner, Name: repo, Associations: map[string]string{author: fakegithub.Member}}
-	for i := range items {
-		r.Issues = append(r.Issues, fakegithub.Issue{Number: i + 1, Title: fmt.Sprintf("Number %d", i+1), Author: author, Labels: []string{label},
-			CreatedAt: time.Now().Add(-time.Hour)}) // what changed a moment ago is looked at more closely
+	issues := make([]map[string]any, items)
+	for i := range issues {
+		issues[i] = map[string]any{"number": i + 1, "title": fmt.Sprintf("Number %d", i+1), "author": author, "labels": []string{label},
+			"created_at": time.Now().Add(-time.Hour)} // what changed a moment ago is looked at more closely
 	}
-	seed, err := json.Marshal(fakegithub.Seed{Tokens: map[string]string{"token-bot": "loopbot"}, Repos: []fakegithub.Repo{r}})
+	seed, err := json.Marshal(map[string]any{"tokens": map[string]string{"token-bot": "loopbot"}, "repos": []map[string]any{
+		{"owner": owner, "name": repo, "associations": map[string]string{author: "MEMBER"}, "issues": issues}}})
 	if err != nil {
 		return nil, "", err
 	}
@@ -171,7 +171,7 @@ type counts struct{ requests, charged, lists int }
 // after waits until the counts are as they are wanted.
 func after(ctx context.Context, url string, wanted func(counts) bool) (now counts, err error) {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		var paths map[string]fakegithub.Count
+		var paths map[string]struct{ Requests, Charged int }
 		if err := get(ctx, url+"/_fake/counts", &paths); err != nil {
 			return now, err
 		}
