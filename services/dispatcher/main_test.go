@@ -28,7 +28,13 @@ import (
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 )
 
-func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
+func TestMain(m *testing.M) {
+	code := dbtest.Main(m)
+	if crewPrograms != "" {
+		_ = os.RemoveAll(crewPrograms)
+	}
+	os.Exit(code)
+}
 
 const item = "github:octo/widget#7"
 

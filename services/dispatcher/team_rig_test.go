@@ -56,11 +56,15 @@ type crewHost struct {
 	process     *exec.Cmd
 }
 
+// crewPrograms is where builtCrew has put them, for TestMain to remove.
+var crewPrograms string
+
 var builtCrew = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "crew")
 	if err != nil {
 		return "", err
 	}
+	crewPrograms = dir
 	for name, pkg := range map[string]string{"muxpost-tmuxd": "services/tmuxd", "muxpost-exec": "cmd/muxpost-exec", "muxpost-dispatcher": "services/dispatcher"} {
 		if out, err := exec.Command("go", "build", "-tags", "failpoints", "-o", filepath.Join(dir, name), "muxpost.dev/muxpost/"+pkg).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("cannot build %s: %w\n%s", name, err, out)
