@@ -149,7 +149,7 @@ func outcomes() map[string]Explanation {
 		},
 		"session_unparked": {"the agent had died too often, and is tried again: another version runs, or its time is over", ""},
 		"paused": {
-			"an operator holds back the deliveries of this work item, or of all; the event waits and nothing of it is lost",
+			"an operator holds back the deliveries of this work item, or of all; the event waits and nothing of it is lost (a team's run hands out no task meanwhile)",
 			"end the pause with muxpost unpause; muxpost status shows the pauses",
 		},
 		"shadow": {
@@ -185,7 +185,7 @@ func settled() map[string]Explanation {
 		"rearmed": {"its tries were spent, and another version of muxpost gave it new ones", byItself},
 		"coalesced": {"what it says is a part of the text of an earlier event of its item, and it shares what becomes of that",
 			"muxpost explain with the id that the detail names says what did"},
-		"command": {"it was an order to muxpost itself, so it was carried out and is not delivered", ""},
+		"command": {"it was an order to muxpost itself, so it was carried out and is not delivered; or an opening that only one of `team_labels` put under care", ""},
 		"superseded": {"it was edited upstream before it was delivered, and what it says now took its place; or it is a result of CI, and its commit " +
 			"is not the head of the pull request any more", ""},
 		"typed_again": {"nothing showed whether the agent took it, and a person had it typed once more, as another delivery", ""},
