@@ -51,6 +51,17 @@ func (v Verdict) Counts() map[string]int {
 		"crashed": v.Crashed, "looped": v.Looped, "unexplained": v.Unexplained, "unconfirmed": v.Unconfirmed}
 }
 
+// Worst is the name of the count that is not zero and can be undone least; what still waits counts as lost, so that comes late. It is empty when
+// nothing went wrong.
+func (v Verdict) Worst() string {
+	for _, name := range []string{"doubled", "crossed", "merged", "harmed", "crashed", "disordered", "looped", "unexplained", "lost", "unconfirmed"} {
+		if v.Counts()[name] > 0 {
+			return name
+		}
+	}
+	return ""
+}
+
 // Clean reports whether nothing went wrong.
 func (v Verdict) Clean() bool {
 	for _, n := range v.Counts() {

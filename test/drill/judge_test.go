@@ -161,6 +161,17 @@ func TestVerdict_IsTheLineThatIsPromised(t *testing.T) {
 	}
 }
 
+func TestVerdict_TheWorstOfItIsWhatCannotBeUndone(t *testing.T) {
+	for want, v := range map[string]Verdict{"": {}, "lost": {Lost: 3}, "harmed": {Harmed: 1, Lost: 20, Unconfirmed: 2}, "doubled": {Doubled: 1, Harmed: 9}} {
+		if got := v.Worst(); got != want {
+			t.Errorf("%s: %q, want %q", v, got, want)
+		}
+	}
+	if len((Verdict{}).Counts()) != 10 {
+		t.Error("there are counts that Worst does not know")
+	}
+}
+
 func TestWatcher_TellsWhoEndedFromWhomTheDrillKilled(t *testing.T) {
 	agent := func(pid int, target string) proc { return proc{pid: pid, started: "1", host: "a", target: target} }
 	w := newWatcher(&fleet{Options: Options{Log: t.Logf}})

@@ -155,20 +155,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// shrink looks for the few faults by which a drill fails as it did, and says how to run it with them.
+// shrink looks for the few faults by which a drill fails as it did, by the worst of it, and says how to run it with them.
 func shrink(ctx context.Context, o options, v drill.Verdict, stderr io.Writer) error {
-	failed := v.Counts()
+	worst := v.Worst()
 	left, err := drill.Shrink(o.Faults, o.shrink, func(faults []drill.Fault) (bool, error) {
 		again := o
 		again.Faults = faults
 		got, err := once(ctx, again, stderr)
 		fmt.Fprintf(stderr, "drill: with %d faults: %s\n", len(faults), got)
-		for name, n := range got.Counts() {
-			if n > 0 && failed[name] > 0 {
-				return true, err
-			}
-		}
-		return false, err
+		return got.Counts()[worst] > 0, err
 	})
 	indexes := make([]string, len(left))
 	for i, f := range left {
