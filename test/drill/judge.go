@@ -243,9 +243,11 @@ func later(a, b told) bool {
 // lives judges what became of the agents and of the processes around them.
 func (v *Verdict) lives(e evidence) {
 	exits := map[string]int{}
+	recorded := map[string]bool{}
 	starts := map[string]int{}
 	deaths := maps.Clone(e.deaths)
 	for _, c := range e.conversations {
+		recorded[c.id] = len(c.lines) > 0
 		for _, l := range c.lines {
 			switch l.Type {
 			case "exit":
@@ -264,6 +266,9 @@ func (v *Verdict) lives(e evidence) {
 		if id := a.conversation(); exits[id] > 0 {
 			exits[id]--
 			continue
+		}
+		if a.resumes() && !recorded[a.conversation()] {
+			continue // it was to go on with what an agent that ended at once had never begun, said so, and ended
 		}
 		v.find(&v.Harmed, "the agent of %s on %s (process %d, conversation %s) ended, and nobody but the product can have ended it", a.target, a.host,
 			a.pid, a.conversation())

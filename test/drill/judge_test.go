@@ -93,14 +93,24 @@ func TestJudge_NoticesWhatWentWrong(t *testing.T) {
 		"half of it is missing": {func(s *scene) {
 			s.conversations[0].lines[1].Text = "[muxpost d0-1]\n" + Word(0, 1) + "\n-----NONCE-----"
 		}, Verdict{Merged: 1}},
-		"a message of nobody's":         {func(s *scene) { s.say(0, 9, "user", draftWord) }, Verdict{Merged: 1}},
-		"a dialog is approved":          {func(s *scene) { s.conversations[0].approved = []string{"yes"} }, Verdict{Harmed: 1}},
-		"a command is run":              {func(s *scene) { s.say(0, 9, "shell", "!date") }, Verdict{Harmed: 1}},
-		"a turn is interrupted":         {func(s *scene) { s.say(0, 9, "interrupted", "") }, Verdict{Harmed: 1}},
-		"a person ends a turn":          {func(s *scene) { s.say(0, 9, "approval", ""); s.say(0, 9, "interrupted", "") }, Verdict{}},
-		"an agent is gone":              {func(s *scene) { s.gone = []proc{agent} }, Verdict{Harmed: 1}},
-		"an agent ended by itself":      {func(s *scene) { s.gone = []proc{agent}; s.exit(exitCode) }, Verdict{}},
-		"an agent was hung up":          {func(s *scene) { s.gone = []proc{agent}; s.exit(129) }, Verdict{Harmed: 1}},
+		"a message of nobody's":    {func(s *scene) { s.say(0, 9, "user", draftWord) }, Verdict{Merged: 1}},
+		"a dialog is approved":     {func(s *scene) { s.conversations[0].approved = []string{"yes"} }, Verdict{Harmed: 1}},
+		"a command is run":         {func(s *scene) { s.say(0, 9, "shell", "!date") }, Verdict{Harmed: 1}},
+		"a turn is interrupted":    {func(s *scene) { s.say(0, 9, "interrupted", "") }, Verdict{Harmed: 1}},
+		"a person ends a turn":     {func(s *scene) { s.say(0, 9, "approval", ""); s.say(0, 9, "interrupted", "") }, Verdict{}},
+		"an agent is gone":         {func(s *scene) { s.gone = []proc{agent} }, Verdict{Harmed: 1}},
+		"an agent ended by itself": {func(s *scene) { s.gone = []proc{agent}; s.exit(exitCode) }, Verdict{}},
+		"an agent was hung up":     {func(s *scene) { s.gone = []proc{agent}; s.exit(129) }, Verdict{Harmed: 1}},
+		"an agent was to resume what was never begun": {func(s *scene) {
+			never := agent
+			never.args = []string{"fakeagent", "--resume", "c7"}
+			s.gone, s.lost = []proc{never}, map[string]int{never.id(): 5}
+		}, Verdict{}},
+		"an agent began nothing and is gone": {func(s *scene) {
+			never := agent
+			never.args = []string{"fakeagent", "--session-id", "c7"}
+			s.gone = []proc{never}
+		}, Verdict{Harmed: 1}},
 		"a server is gone with it":      {func(s *scene) { s.gone, s.lost = []proc{agent}, map[string]int{agent.id(): 5} }, Verdict{Harmed: 1, Crashed: 1}},
 		"an item has two agents":        {func(s *scene) { s.twins = map[string]string{targetOf(0): "both"} }, Verdict{Harmed: 1}},
 		"a process crashes":             {func(s *scene) { s.crashes = []string{"tmuxd a ended by itself"} }, Verdict{Crashed: 1}},
