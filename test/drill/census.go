@@ -36,9 +36,6 @@ func (p proc) conversation() string {
 	return ""
 }
 
-// resumes reports whether it was started to go on with a conversation.
-func (p proc) resumes() bool { return slices.Contains(p.args, "--resume") }
-
 // life is one process of an agent, as the agent's own record names it.
 type life struct {
 	pid          int

@@ -201,6 +201,9 @@ func (f *fleet) evidence(ctx context.Context, w *watcher, n *nemesis, all []told
 	if e.conversations, err = conversations(f); err != nil {
 		return e, err
 	}
+	if e.refused, err = refusals(f); err != nil {
+		return e, err
+	}
 	if e.rows, err = rows(ctx, f.pool); err != nil {
 		return e, err
 	}

@@ -24,6 +24,8 @@ type evidence struct {
 	deaths map[string]int
 	seen   map[life]bool
 	twins  map[string]string
+	// refused are the agents that ended because the conversation to resume was never begun, as they noted themselves.
+	refused map[life]bool
 	// crashes are processes of the product that ended by themselves.
 	crashes []string
 	rows    []row
@@ -162,10 +164,8 @@ func (v *Verdict) message(c conversation, text string, at time.Time, marks map[s
 	return got
 }
 
-// ending is how a delivery ends: with its own last word, or with the line that ends the frame around what others wrote. A CR of its own may stand
-// behind it: agents take one for a line end that they read together with a person's key, and the next one submits what stays once the key was
-// taken back.
-var ending = regexp.MustCompile(`(drill-event-\d+-\d+-ends|\n-----[A-Z0-9]+-----)\n*$`)
+// ending is how a delivery ends: with its own last word, or with the line that ends the frame around what others wrote.
+var ending = regexp.MustCompile(`(drill-event-\d+-\d+-ends|\n-----[A-Z0-9]+-----)$`)
 
 // arrivals judges whether each event arrived, once.
 func (v *Verdict) arrivals(e evidence, got []received) {
@@ -243,11 +243,9 @@ func later(a, b told) bool {
 // lives judges what became of the agents and of the processes around them.
 func (v *Verdict) lives(e evidence) {
 	exits := map[string]int{}
-	recorded := map[string]bool{}
 	starts := map[string]int{}
 	deaths := maps.Clone(e.deaths)
 	for _, c := range e.conversations {
-		recorded[c.id] = len(c.lines) > 0
 		for _, l := range c.lines {
 			switch l.Type {
 			case "exit":
@@ -267,8 +265,8 @@ func (v *Verdict) lives(e evidence) {
 			exits[id]--
 			continue
 		}
-		if a.resumes() && !recorded[a.conversation()] {
-			continue // it was to go on with what an agent that ended at once had never begun, said so, and ended
+		if e.refused[life{a.pid, a.conversation()}] {
+			continue // it was to go on with what an agent that ended at once had never begun, and says that it ended for that
 		}
 		v.find(&v.Harmed, "the agent of %s on %s (process %d, conversation %s) ended, and nobody but the product can have ended it", a.target, a.host,
 			a.pid, a.conversation())

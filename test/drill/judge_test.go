@@ -84,7 +84,7 @@ func TestJudge_NoticesWhatWentWrong(t *testing.T) {
 		}, Verdict{}},
 		"a draft stands before it":               {func(s *scene) { s.conversations[0].lines[1].Text = draftWord + delivered(0, 1) }, Verdict{Merged: 1}},
 		"a draft stands behind it":               {func(s *scene) { s.conversations[0].lines[1].Text += draftWord }, Verdict{Merged: 1}},
-		"its own CR stands behind it":            {func(s *scene) { s.conversations[0].lines[1].Text += "\n" }, Verdict{}},
+		"its own CR stands behind it":            {func(s *scene) { s.conversations[0].lines[1].Text += "\n" }, Verdict{Merged: 1}},
 		"its own CR and a draft stand behind it": {func(s *scene) { s.conversations[0].lines[1].Text += "\n" + draftWord }, Verdict{Merged: 1}},
 		"two deliveries in one": {func(s *scene) {
 			s.conversations[0].lines[1].Text = delivered(0, 1) + delivered(0, 2)
@@ -102,14 +102,11 @@ func TestJudge_NoticesWhatWentWrong(t *testing.T) {
 		"an agent ended by itself": {func(s *scene) { s.gone = []proc{agent}; s.exit(exitCode) }, Verdict{}},
 		"an agent was hung up":     {func(s *scene) { s.gone = []proc{agent}; s.exit(129) }, Verdict{Harmed: 1}},
 		"an agent was to resume what was never begun": {func(s *scene) {
-			never := agent
-			never.args = []string{"fakeagent", "--resume", "c7"}
-			s.gone, s.lost = []proc{never}, map[string]int{never.id(): 5}
+			s.gone, s.lost = []proc{agent}, map[string]int{agent.id(): 5}
+			s.refused = map[life]bool{{agent.pid, "c0"}: true}
 		}, Verdict{}},
-		"an agent began nothing and is gone": {func(s *scene) {
-			never := agent
-			never.args = []string{"fakeagent", "--session-id", "c7"}
-			s.gone = []proc{never}
+		"another agent was": {func(s *scene) {
+			s.gone, s.refused = []proc{agent}, map[life]bool{{agent.pid + 1, "c0"}: true}
 		}, Verdict{Harmed: 1}},
 		"a server is gone with it":      {func(s *scene) { s.gone, s.lost = []proc{agent}, map[string]int{agent.id(): 5} }, Verdict{Harmed: 1, Crashed: 1}},
 		"an item has two agents":        {func(s *scene) { s.twins = map[string]string{targetOf(0): "both"} }, Verdict{Harmed: 1}},

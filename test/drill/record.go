@@ -2,6 +2,10 @@ package drill
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -41,6 +45,25 @@ func conversations(f *fleet) (out []conversation, err error) {
 				}
 			}
 			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+// refusals reads which agents of all hosts ended because there was no conversation to resume.
+func refusals(f *fleet) (map[life]bool, error) {
+	out := map[life]bool{}
+	for _, h := range f.hosts {
+		data, err := os.ReadFile(filepath.Join(h.kept, "sessions", "refused"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for line := range strings.Lines(string(data)) {
+			var l life
+			if _, err := fmt.Sscan(line, &l.pid, &l.conversation); err != nil {
+				return nil, err
+			}
+			out[l] = true
 		}
 	}
 	return out, nil

@@ -154,6 +154,10 @@ func TestAgent_ResumeOfAnUnknownConversationLooksAliveAndDies(t *testing.T) {
 	p.until("the reason on the normal screen", func() bool {
 		return p.sees("ERROR: No saved session found with ID "+p.Session) && p.show("#{alternate_on}") == "0"
 	})
+	noted, err := os.ReadFile(filepath.Join(p.Home, "sessions", "refused"))
+	if err != nil || !strings.HasSuffix(string(noted), " "+p.Session+"\n") {
+		t.Errorf("it notes %q, %v", noted, err)
+	}
 }
 
 func TestAgent_ASecondProcessOnTheSameConversationTakesNoInput(t *testing.T) {

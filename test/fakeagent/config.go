@@ -24,6 +24,8 @@ type config struct {
 	channel    string
 	task       bool
 	version    bool
+	// unknown is true where there is no conversation to resume.
+	unknown bool
 }
 
 // configure reads the flags, and for each flag that is not given the variable FAKEAGENT_<NAME>.

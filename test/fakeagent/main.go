@@ -75,7 +75,11 @@ func start(c config, signals <-chan os.Signal, in, out *os.File) (code int, mess
 	}
 	defer stop()
 	t.requests = requests
-	return t.run()
+	code, message, err = t.run()
+	if c.unknown && code == 1 && err == nil {
+		err = log.refuse(c.resume)
+	}
+	return code, message, err
 }
 
 // open begins or resumes the conversation. An unknown one is no error yet: the program looks alive for a while first. One
@@ -85,7 +89,7 @@ func open(c *config, log *transcript) (session string, history []entry, err erro
 		history, err = log.resume(c.resume)
 		switch {
 		case errors.Is(err, errNoSession):
-			c.doom = "ERROR: No saved session found with ID " + c.resume
+			c.unknown, c.doom = true, "ERROR: No saved session found with ID "+c.resume
 			err = nil
 		case errors.Is(err, errElsewhere):
 			c.locked = true

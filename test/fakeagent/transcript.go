@@ -189,6 +189,20 @@ func (t *transcript) approve(choice string) error {
 	return errors.Join(err, file.Close())
 }
 
+// refuse notes that this process ended by itself because there is no such conversation: that has no transcript to say so.
+func (t *transcript) refuse(session string) error {
+	path := filepath.Join(t.home, "sessions", "refused")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("the refusal cannot be noted: %w", err)
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("the refusal cannot be noted: %w", err)
+	}
+	_, err = fmt.Fprintf(file, "%d %s\n", os.Getpid(), session)
+	return errors.Join(err, file.Close())
+}
+
 // perform does what the model asks for, in order, up to and without an exit, which it returns.
 func (t *transcript) perform(effects []effect) (exit *effect, err error) {
 	for _, e := range effects {
