@@ -125,6 +125,10 @@ func (d *doctor) config(context.Context) {
 // harnesses looks for the programs that agents run. The one for first sessions must be there.
 func (d *doctor) harnesses(context.Context) {
 	const check = "harnesses"
+	if d.StandsIn() {
+		d.add(check, levelWarn, "sources are read, and dispatcher.harness is "+settings.StandIn+", which only stands in for an agent",
+			"set dispatcher.harness to another one; a work item that has the stand-in already keeps it until muxpost close ITEM")
+	}
 	if !d.Here(layout.Tmuxd) {
 		d.ok(check, "they are on other hosts; muxpost harnesses lists them")
 		return

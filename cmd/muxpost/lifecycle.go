@@ -68,7 +68,7 @@ func (a *app) up(ctx context.Context) error {
 // next says what to do now.
 func (a *app) next(st *stack.Stack) {
 	a.say("")
-	if st.Dispatcher.Harness == "fakeagent" && !stack.IsProgram(filepath.Join(st.BinDir, "fakeagent")) {
+	if st.Dispatcher.Harness == settings.StandIn && !stack.IsProgram(filepath.Join(st.BinDir, settings.StandIn)) {
 		a.say("note: dispatcher.harness is fakeagent, and no program of that name is beside muxpost; choose a harness in %s", st.File)
 	}
 	a.say("what next:")

@@ -85,12 +85,14 @@ const (
 	maxSurvival     = 10 * time.Second // a spawn is answered within 15 s
 )
 
+// StandIn is the harness of the bundled agent, which no model stands behind: for trying muxpost out, and for its tests.
+const StandIn = "fakeagent"
+
 // BuiltinHarnesses returns the entries that every host has unless its configuration says otherwise.
 func BuiltinHarnesses() map[string]Harness {
 	return map[string]Harness{
-		// The bundled agent: a stand-in that behaves like real ones, for trying muxpost out and for its tests.
-		"fakeagent": {
-			Binary:         "fakeagent",
+		StandIn: {
+			Binary:         StandIn,
 			Fresh:          []string{"--session-id", "{conversation_id}"},
 			Resume:         []string{"--resume", "{conversation_id}"},
 			PromptArgs:     []string{"--prompt-file", "{prompt_file}"},

@@ -274,6 +274,13 @@ func (s *Settings) Here(service layout.Service) bool {
 // HarnessNames returns the names of the harnesses, sorted.
 func (s *Settings) HarnessNames() []string { return slices.Sorted(maps.Keys(s.Tmuxd.Harnesses)) }
 
+// StandsIn reports whether events of a source that is no test of somebody's own would be told to the bundled stand-in for an agent. It is
+// likely meant otherwise, and a work item keeps the harness that it was started with.
+func (s *Settings) StandsIn() bool {
+	return s.Dispatcher.Harness == StandIn && !s.Dispatcher.Shadow &&
+		slices.ContainsFunc(s.Poller.Sources, func(source Source) bool { return !isLoopback(source.BaseURL) })
+}
+
 // Mismatch is an address at which a service calls another one that listens elsewhere.
 type Mismatch struct{ Key, Calls, Other, Listens string }
 

@@ -76,6 +76,30 @@ func TestTemplate_LoadsAndKeepsTheDefaults(t *testing.T) {
 	}
 }
 
+func TestSettings_AStandInForASourceOfOthers(t *testing.T) {
+	for _, tt := range []struct {
+		dispatcher Dispatcher
+		base       []string
+		want       bool
+	}{
+		{Dispatcher{Harness: StandIn}, nil, false},
+		{Dispatcher{Harness: StandIn}, []string{"http://127.0.0.1:99/"}, false},
+		{Dispatcher{Harness: StandIn}, []string{"http://127.0.0.1:99/", ""}, true},
+		{Dispatcher{Harness: StandIn}, []string{"https://github.example.com"}, true},
+		{Dispatcher{Harness: StandIn, Shadow: true}, []string{""}, false},
+		{Dispatcher{Harness: "codex"}, []string{""}, false},
+		{Dispatcher{}, []string{""}, false},
+	} {
+		s := Settings{Dispatcher: tt.dispatcher}
+		for _, base := range tt.base {
+			s.Poller.Sources = append(s.Poller.Sources, Source{BaseURL: base})
+		}
+		if got := s.StandsIn(); got != tt.want {
+			t.Errorf("%+v of %q: %v", tt.dispatcher, tt.base, got)
+		}
+	}
+}
+
 func TestTemplate_EveryExampleCanBeSwitchedOn(t *testing.T) {
 	dir := installed(t)
 	text := regexp.MustCompile(`(?m)^#(  )`).ReplaceAllString(Template(), "$1")

@@ -164,5 +164,9 @@ func notes(s *settings.Settings) []string {
 	for _, m := range s.Mismatches() {
 		out = append(out, fmt.Sprintf("%s is %s, but %s is %s: events will wait until they agree", m.Key, m.Calls, m.Other, m.Listens))
 	}
+	if s.StandsIn() {
+		out = append(out, "sources are read, and dispatcher.harness is "+settings.StandIn+", which only stands in for an agent: what comes in is "+
+			"told to it, and a work item keeps the harness that it was started with (muxpost harnesses lists the others)")
+	}
 	return out
 }

@@ -315,3 +315,15 @@ func TestDown_WithNothingRunningSaysNothingRan(t *testing.T) {
 		t.Errorf("%v, %v, %q", ran, err, r.said)
 	}
 }
+
+func TestNotes_AStandInIsNamed(t *testing.T) {
+	r := newRig(t)
+	r.Dispatcher.Harness = settings.StandIn
+	if out := notes(&r.Settings); len(out) != 0 {
+		t.Errorf("%q", out)
+	}
+	r.Poller.Sources = []settings.Source{{Name: "widgets"}}
+	if out := notes(&r.Settings); len(out) != 1 || !strings.Contains(out[0], "a work item keeps the harness that it was started with") {
+		t.Errorf("%q", out)
+	}
+}
