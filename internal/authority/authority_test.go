@@ -150,6 +150,86 @@ func TestWriteTo_RenewsInPlaceAndNeverReplacesAnothersCertificate(t *testing.T) 
 	}
 }
 
+func TestReplace_WhatDoesNotFitTogetherReplacesNothing(t *testing.T) {
+	now := time.Now()
+	a, dir := made(t, now), t.TempDir()
+	issue := func(a *Authority) Certificate {
+		c, err := a.Issue(Order{Name: "host/east"}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	files, err := a.WriteTo(dir, issue(a))
+	if err != nil {
+		t.Fatal(err)
+	}
+	had, err := files.Look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two, other := issue(a), issue(a), made(t, now)
+	for what, r := range map[string]func() error{
+		"another key":       func() error { return Replace(files, one.Cert, two.Key, a.PEM()) },
+		"no certificate":    func() error { return Replace(files, nil, one.Key, a.PEM()) },
+		"another authority": func() error { return Replace(files, one.Cert, one.Key, other.PEM()) },
+		"no authority":      func() error { return Replace(files, one.Cert, one.Key, nil) },
+	} {
+		if err := r(); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "nothing was replaced") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if has, err := files.Look(); err != nil || has != had {
+			t.Errorf("%s: %+v, %v", what, has, err)
+		}
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 3 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestReplace_WhoeverStopsInTheMiddleLeavesWhatWorks(t *testing.T) {
+	now := time.Now()
+	a := made(t, now)
+	issue := func(ends time.Duration) Certificate {
+		c, err := a.Issue(Order{Name: "host/east", Term: ends}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	files, err := a.WriteTo(t.TempDir(), issue(24*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	had, err := files.Look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Twice: the one that stops second finds what the first has left.
+	for range 2 {
+		if err := keepKey(files); err != nil {
+			t.Fatal(err)
+		}
+		key := &staged{path: files.Key, data: issue(48 * time.Hour).Key}
+		if err := errors.Join(key.write(), key.land()); err != nil {
+			t.Fatal(err)
+		}
+		if has, err := files.Look(); err != nil || has != had {
+			t.Errorf("%+v, %v", has, err)
+		}
+	}
+	next := issue(72 * time.Hour)
+	if err := Replace(files, next.Cert, next.Key, a.PEM()); err != nil {
+		t.Fatal(err)
+	}
+	if has, err := files.Look(); err != nil || !has.Ends.After(had.Ends) {
+		t.Errorf("%+v, %v", has, err)
+	}
+	if _, err := os.Stat(files.FormerKey()); !os.IsNotExist(err) {
+		t.Errorf("the former key is still there: %v", err)
+	}
+}
+
 func TestIssue_SignsNothingButOurNames(t *testing.T) {
 	now := time.Now()
 	a := made(t, now)

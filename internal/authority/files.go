@@ -32,20 +32,45 @@ func (a *Authority) WriteTo(dir string, c Certificate) (identity.Files, error) {
 	return files, Replace(files, c.Cert, c.Key, a.PEM())
 }
 
-// replace writes a file that is there whole or not at all, for its owner alone.
-func replace(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // its mode is 0600
+// staged is a file that will be there whole or not at all, for its owner alone.
+type staged struct {
+	path, temporary string
+	data            []byte
+}
+
+// write puts the data beside where it belongs.
+func (s *staged) write() error {
+	f, err := os.CreateTemp(filepath.Dir(s.path), "."+filepath.Base(s.path)+"-*") // its mode is 0600
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
+	s.temporary = f.Name()
+	_, err = f.Write(s.data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// land puts it in its place, where it survives a power cut.
+func (s *staged) land() error {
+	if err := os.Rename(s.temporary, s.path); err != nil {
+		return err
 	}
+	s.temporary = ""
+	return syncDir(filepath.Dir(s.path))
+}
+
+// discard removes what did not land.
+func (s *staged) discard() {
+	if s.temporary != "" {
+		_ = os.Remove(s.temporary) // it is of no use
+	}
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
 	if err != nil {
-		_ = os.Remove(f.Name()) // it is of no use
+		return err
 	}
-	return err
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // create writes a file that is not there yet.

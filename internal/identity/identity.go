@@ -164,6 +164,9 @@ func NameOf(cert *x509.Certificate) (ID, bool) {
 	return ID(name), ok && name != ""
 }
 
+// FormerKey is where the key of the present certificate is while both are being replaced.
+func (f Files) FormerKey() string { return f.Key + ".former" }
+
 // Validity is how long a certificate lasts.
 type Validity struct {
 	Name         ID
@@ -245,6 +248,11 @@ func (l *loader) own() (*tls.Certificate, error) {
 		return nil, fault.Newf(fault.Invalid, fault.ReasonBadConfig, "the key %s can be read by others", l.files.Key).WithRemedy("chmod 600 " + l.files.Key)
 	}
 	cert, err := tls.LoadX509KeyPair(l.files.Cert, l.files.Key)
+	if err != nil {
+		if former, formerErr := tls.LoadX509KeyPair(l.files.Cert, l.files.FormerKey()); formerErr == nil {
+			cert, err = former, nil // a renewal that was stopped before it came to the certificate
+		}
+	}
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, fault.ReasonBadConfig, "the certificate "+l.files.Cert+" and its key cannot be used", err)
 	}
