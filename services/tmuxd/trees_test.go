@@ -100,3 +100,31 @@ func TestTrees_AnAgentsWorkingTreeFromItsStartToItsEnd(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What was there before its agent is shown, with why it stays, and outlives whatever is asked for.
+func TestTrees_WhatWasThereBeforeIsShownAndStays(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	place := r.trees.Place(r.item)
+	if err := os.MkdirAll(place, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := server.New(r.Host, slog.New(slog.DiscardHandler), server.Facts{}, r.tmux.Socket).WithTrees(r.trees)
+	r.started(d1, "hello there")
+	r.signal(r.agentPid(), syscall.SIGKILL)
+	r.until("it has died", func() bool { return r.state().State == session.Dead })
+	page, err := s.ListTrees(r.ctx(), &tmuxdv1.ListTreesRequest{})
+	if err != nil || len(page.GetTrees()) != 1 {
+		t.Fatalf("%v, %v", page, err)
+	}
+	if tree := page.GetTrees()[0]; tree.GetNothingToLose() || !strings.HasPrefix(tree.GetHolds(), "muxpost did not make it") {
+		t.Errorf("%v", tree)
+	}
+	_, err = s.RemoveTree(r.ctx(), &tmuxdv1.RemoveTreeRequest{WorkItem: r.item.String(), Discard: true, Reason: "a test"})
+	if !errors.Is(err, fault.Conflict) || fault.ReasonOf(err) != fault.ReasonTreeInUse {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(place); err != nil {
+		t.Error(err)
+	}
+}

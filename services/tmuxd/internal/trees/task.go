@@ -63,16 +63,7 @@ func (t *Trees) PrepareTask(ctx context.Context, repository, directory, branch s
 		return err
 	}
 	tree := Tree{Kind: settings.TreeWorktree, Directory: task.Directory, Repository: task.Repository, Branch: task.Branch}
-	m := t.begin(task.Directory, func(ctx context.Context) error { return t.ensureTask(ctx, tree, task.Needs) })
-	timer := time.NewTimer(waitTime)
-	defer timer.Stop()
-	select {
-	case <-m.done:
-		return m.err
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return preparing(tree, m.since)
+	return t.await(ctx, tree, "task", func(ctx context.Context) error { return t.ensureTask(ctx, tree, task.Needs) })
 }
 
 // ensureTask makes a worktree that is not there, and merges what it lacks.
