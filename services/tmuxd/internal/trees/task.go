@@ -116,6 +116,7 @@ func (t *Trees) addTask(ctx context.Context, tree Tree, mark string) error {
 		args = []string{"worktree", "add", "--quiet", "--no-track", "-b", tree.Branch, tree.Directory, "HEAD"}
 	}
 	if _, err := t.git(ctx, cloneTime, repo, args...); err != nil {
+		unmark(tree)
 		return t.failed(ctx, tree, "the worktree could not be added", err)
 	}
 	if err := os.Remove(mark); err != nil {

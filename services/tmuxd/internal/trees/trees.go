@@ -205,6 +205,7 @@ func (t *Trees) ensure(ctx context.Context, tree Tree) error {
 		return cannot(tree, "it cannot be marked as begun", err)
 	}
 	if err := t.create(ctx, tree); err != nil {
+		unmark(tree)
 		return err
 	}
 	// Before the mark goes: a tree without one, which nobody remembers as made, would count as somebody's own.
@@ -223,6 +224,13 @@ func (t *Trees) ensure(ctx context.Context, tree Tree) error {
 // unfinished is the mark of a tree that is being made. It stands beside it, so that it is no part of it.
 func unfinished(directory string) string {
 	return filepath.Join(filepath.Dir(directory), "."+filepath.Base(directory)+".unfinished")
+}
+
+// unmark takes the mark away after a try that left nothing: whatever comes there next is somebody's own.
+func unmark(tree Tree) {
+	if _, err := os.Lstat(tree.Directory); errors.Is(err, fs.ErrNotExist) {
+		os.Remove(unfinished(tree.Directory))
+	}
 }
 
 // claim remembers whose tree it is, and returns what is remembered of it. A worktree or a clone is one work item's; a plain directory may be a

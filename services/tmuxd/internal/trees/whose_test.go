@@ -211,6 +211,46 @@ func TestRemove_NothingIsMadeWhereATreeIsBeingRemoved(t *testing.T) {
 	}
 }
 
+// Where a try failed, a person may do by hand what muxpost could not.
+func TestPrepare_WhatAPersonPutsThereAfterATryFailedIsLeftAlone(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			y := newYard(t)
+			k := y.kind(kind)
+			k.Base = "nowhere"
+			y.open(k)
+			ref := item(t, "github:octo/widget#7")
+			if err := y.Prepare(t.Context(), ref); !errors.Is(err, fault.Invalid) {
+				t.Fatalf("%v", err)
+			}
+			y.git(y.dir, "clone", "--quiet", "hub.git", y.Place(ref))
+			file := filepath.Join(y.Place(ref), "mine")
+			y.write(file)
+			y.made(ref)
+			y.stays("github:octo/widget#7", "muxpost did not make it", file)
+		})
+	}
+}
+
+func TestPrepareTask_WhatAPersonPutsThereAfterATryFailedIsLeftAlone(t *testing.T) {
+	y := newYard(t)
+	repo := filepath.Join(y.dir, "local")
+	dir := filepath.Join(repo+".trees", "crew-1a2b3c4d", "one")
+	const branch = "muxpost/crew-1a2b3c4d/one"
+	y.git(repo, "worktree", "add", "--quiet", "-b", branch, filepath.Join(y.dir, "elsewhere")) // git has a branch in one tree at most
+	if err := y.PrepareTask(t.Context(), repo, dir, branch, nil); !errors.Is(err, fault.Invalid) {
+		t.Fatalf("%v", err)
+	}
+	y.git(repo, "worktree", "add", "--quiet", "--detach", dir)
+	y.write(filepath.Join(dir, "mine"))
+	if err := y.PrepareTask(t.Context(), repo, dir, branch, nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "mine")); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRemoveTask_WhereAnItemsAgentWorksStays(t *testing.T) {
 	y := newYard(t)
 	repo := filepath.Join(y.dir, "local")
