@@ -23,25 +23,8 @@ import (
 // agent that comes back.
 func TestTrees_AnAgentsWorkingTreeFromItsStartToItsEnd(t *testing.T) {
 	t.Parallel()
-	needs.Program(t, "git")
 	r := newRig(t, nil)
-	git := func(dir string, args ...string) string {
-		t.Helper()
-		c := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.org"}, args...)...)
-		out, err := c.CombinedOutput()
-		if err != nil {
-			t.Fatalf("git %v: %v: %s", args, err, out)
-		}
-		return strings.TrimSpace(string(out))
-	}
-	repo := filepath.Join(r.dir, "repo")
-	if err := os.Mkdir(repo, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	git(repo, "init", "--quiet")
-	git(repo, "commit", "--quiet", "--allow-empty", "-m", "begin")
-	r.kinds = []settings.Tree{{Match: "octo/*", Kind: settings.TreeWorktree, Repository: repo, Branch: "muxpost/{number}"}}
-	r.restart()
+	git := r.worktrees()
 	s := server.New(r.Host, slog.New(slog.DiscardHandler), server.Facts{}, r.tmux.Socket).WithTrees(r.trees)
 	list := func() *tmuxdv1.WorkingTree {
 		t.Helper()
@@ -98,6 +81,51 @@ func TestTrees_AnAgentsWorkingTreeFromItsStartToItsEnd(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(again.Directory, "work")); err != nil {
 		t.Error(err)
+	}
+}
+
+// worktrees has the agents of the rig work in worktrees of a repository, and returns git.
+func (r *rig) worktrees() func(dir string, args ...string) string {
+	r.t.Helper()
+	needs.Program(r.t, "git")
+	git := func(dir string, args ...string) string {
+		r.t.Helper()
+		c := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.org"}, args...)...)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			r.t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	repo := filepath.Join(r.dir, "repo")
+	if err := os.Mkdir(repo, 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	git(repo, "init", "--quiet")
+	git(repo, "commit", "--quiet", "--allow-empty", "-m", "begin")
+	r.kinds = []settings.Tree{{Match: "octo/*", Kind: settings.TreeWorktree, Repository: repo, Branch: "muxpost/{number}"}}
+	r.restart()
+	return git
+}
+
+// An agent is not ended because its tree is configured otherwise by now: what counts is the one that it works in.
+func TestTerminateUnneeded_LooksAtTheTreeThatTheAgentWorksIn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.worktrees()
+	first := r.started("", "")
+	r.ready()
+	if err := os.WriteFile(filepath.Join(first.Directory, "work"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r.kinds[0].Directory = filepath.Join(r.dir, "work", "elsewhere", "{target}")
+	r.restart()
+	kept, err := r.Terminate(r.ctx(), host.TerminateRequest{Item: r.item, Stamp: first.Incarnation.Stamp, Token: r.token(), Unneeded: true})
+	if err != nil || kept.Cause != host.RefusedNeeded || !strings.Contains(kept.Detail, "1 file not committed (work)") {
+		t.Errorf("%+v, %v", kept, err)
+	}
+	if st := r.state(); st.State != session.Live {
+		t.Errorf("%+v", st)
 	}
 }
 

@@ -151,14 +151,22 @@ func (t *Trees) lookAtFiles(ctx context.Context, tree Tree, w *Work) error {
 	return nil
 }
 
-// Unsaved says in a line what a repository's tree of a work item has that is not committed or not pushed; empty for nothing, and for a plain
-// directory, of which nobody can tell.
-func (t *Trees) Unsaved(ctx context.Context, item workitem.Ref) string {
-	tree := t.Plan(item)
-	if tree.Kind == settings.TreeDirectory {
+// Unsaved says in a line what the tree that a work item's agent works in has that is not committed or not pushed, or that it cannot be told; empty for
+// nothing, and for a plain directory, of which nobody can tell. Where the agent works counts, whatever is planned for the item by now.
+func (t *Trees) Unsaved(ctx context.Context, item workitem.Ref, directory string) string {
+	tree, err := read(t.record(item.Target()))
+	if errors.Is(err, fs.ErrNotExist) {
+		tree, err = t.Plan(item), nil // a plain directory that nothing was made for, say
+	}
+	switch {
+	case err != nil:
+		return Work{Unclear: err.Error()}.String()
+	case directory == "" || tree.WorkItem != item.String() || resolved(tree.Directory) != resolved(directory):
+		return Work{Unclear: "it is not where its tree is remembered, " + tree.Directory}.String()
+	case tree.Kind == settings.TreeDirectory:
 		return ""
 	}
-	if w := t.Look(ctx, tree); !w.Nothing() {
+	if w := t.Look(ctx, tree); !w.Nothing() || w.Missing {
 		return w.String()
 	}
 	return ""
