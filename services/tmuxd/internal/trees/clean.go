@@ -111,7 +111,7 @@ func plural(n int, what string) string {
 // changesShown is how many changed files are named.
 const changesShown = 3
 
-// Look says what would be lost with a tree. It changes nothing.
+// Look says what would be lost with a tree. It changes nothing, and runs nothing that the tree names.
 func (t *Trees) Look(ctx context.Context, tree Tree) Work {
 	entries, err := os.ReadDir(tree.Directory)
 	switch {
@@ -125,6 +125,9 @@ func (t *Trees) Look(ctx context.Context, tree Tree) Work {
 			w.change(e.Name())
 		}
 		return w
+	}
+	if err := t.trusted(ctx, tree.Directory, false); err != nil {
+		return Work{Unclear: err.Error()}
 	}
 	var w Work
 	if err := t.lookAtFiles(ctx, tree, &w); err != nil {
@@ -206,12 +209,7 @@ func (w *Work) change(name string) {
 		w.More++
 		return
 	}
-	w.Changes = append(w.Changes, strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, name))
+	w.Changes = append(w.Changes, printable(name))
 }
 
 // Remove removes the tree of a work item. Where anything would be lost that is not committed and pushed it is fault.Conflict, unless discard is

@@ -107,6 +107,9 @@ func (t *Trees) addTask(ctx context.Context, tree Tree, mark string) error {
 	if _, err := t.git(ctx, gitTime, repo, "rev-parse", "--git-dir"); err != nil {
 		return t.failed(ctx, tree, "the directory of a team with trees must be a git repository on this host", err)
 	}
+	if err := t.trusted(ctx, repo, true); err != nil {
+		return t.failed(ctx, tree, "the repository "+repo+" is not trusted", err)
+	}
 	if err := wrapper.WriteFile(mark, nil); err != nil {
 		return cannot(tree, "it cannot be marked as begun", err)
 	}
@@ -127,6 +130,12 @@ func (t *Trees) addTask(ctx context.Context, tree Tree, mark string) error {
 
 // mergeAll merges the commits that the tree has not. One that cannot be merged is taken back whole.
 func (t *Trees) mergeAll(ctx context.Context, tree Tree, needs []string) error {
+	if len(needs) == 0 {
+		return nil
+	}
+	if err := t.trusted(ctx, tree.Directory, true); err != nil {
+		return t.failed(ctx, tree, "nothing is merged into it", err)
+	}
 	for _, commit := range needs {
 		if _, err := t.git(ctx, gitTime, tree.Directory, "merge-base", "--is-ancestor", commit, "HEAD"); err == nil {
 			continue
@@ -151,10 +160,13 @@ func (t *Trees) mergeAll(ctx context.Context, tree Tree, needs []string) error {
 }
 
 // Left says at which commit a worktree was left, and how many files in it are not committed. One that cannot be read any more, because its agent
-// removed it or broke it, has no commit; the error says that git could not be asked now.
+// removed it, broke it, or had it name programs for git to run, has no commit; the error says that git could not be asked now.
 func (t *Trees) Left(ctx context.Context, directory string) (head string, uncommitted int, err error) {
 	head, err = t.git(ctx, gitTime, directory, "rev-parse", "--verify", "HEAD")
 	var status string
+	if err == nil {
+		err = t.trusted(ctx, directory, false)
+	}
 	if err == nil {
 		status, err = t.git(ctx, gitTime, directory, "status", "--porcelain", "--untracked-files=all")
 	}

@@ -96,6 +96,9 @@ func (t *Trees) taskHolds(ctx context.Context, tree Tree, unmerged bool) string 
 	if err := t.fits(ctx, tree); err != nil {
 		return unclear(err)
 	}
+	if err := t.trusted(ctx, tree.Directory, false); err != nil {
+		return unclear(err)
+	}
 	var w Work
 	if err := t.lookAtFiles(ctx, tree, &w); err != nil {
 		return unclear(err)

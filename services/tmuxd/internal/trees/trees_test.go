@@ -425,23 +425,3 @@ func TestUnsaved_CountsWhereTheAgentWorks(t *testing.T) {
 		t.Errorf("of a plain directory nobody can tell: %q", got)
 	}
 }
-
-func TestLook_ChangesNothingAndRunsNothingOfTheTree(t *testing.T) {
-	y := newYard(t)
-	y.open(y.kind(settings.TreeClone))
-	ref := item(t, "github:octo/widget#7")
-	dir := y.made(ref)
-	trap := filepath.Join(y.dir, "trap")
-	script := filepath.Join(y.dir, "script")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\ntouch "+trap+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	y.git(dir, "config", "core.fsmonitor", script)
-	y.git(dir, "config", "core.hooksPath", y.dir)
-	if w := y.Look(t.Context(), y.Plan(ref)); !w.Nothing() {
-		t.Errorf("%v", w)
-	}
-	if _, err := os.Stat(trap); !errors.Is(err, os.ErrNotExist) {
-		t.Error("something of the tree was run")
-	}
-}
