@@ -63,7 +63,9 @@ func (t *Trees) PrepareTask(ctx context.Context, repository, directory, branch s
 		return err
 	}
 	tree := Tree{Kind: settings.TreeWorktree, Directory: task.Directory, Repository: task.Repository, Branch: task.Branch}
-	return t.await(ctx, tree, "task", func(ctx context.Context) error { return t.ensureTask(ctx, tree, task.Needs) })
+	// Whoever comes with other needs meanwhile must not take this for done.
+	what := strings.Join(append([]string{"task", repository, branch}, needs...), "\n")
+	return t.await(ctx, tree, what, func(ctx context.Context) error { return t.ensureTask(ctx, tree, task.Needs) })
 }
 
 // ensureTask makes a worktree that is not there, and merges what it lacks.

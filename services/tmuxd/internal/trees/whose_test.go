@@ -189,6 +189,41 @@ func TestPrepare_WhoComesWhileAnothersTreeIsMadeThereIsNotGivenIt(t *testing.T) 
 	}
 }
 
+// An attempt that comes for a tree while it is made with the needs of another begins with its own.
+func TestPrepareTask_WhoComesWithOtherNeedsWhileATreeIsMadeHasThem(t *testing.T) {
+	y := newYard(t)
+	repo := filepath.Join(y.dir, "local")
+	var commits []string
+	for _, name := range []string{"one", "two"} {
+		y.git(repo, "checkout", "--quiet", "-b", name, "main")
+		y.commit(repo, name)
+		commits = append(commits, y.git(repo, "rev-parse", "HEAD"))
+	}
+	y.git(repo, "checkout", "--quiet", "main")
+	dir := filepath.Join(repo+".trees", "crew-1a2b3c4d", "x")
+	const branch = "muxpost/crew-1a2b3c4d/x"
+	release, err := y.holdRepository(t.Context(), repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, begun := make(chan error), make(chan struct{})
+	go func() {
+		first <- y.PrepareTask(meets{t.Context(), &sync.Once{}, func() { close(begun) }}, repo, dir, branch, commits[:1])
+	}()
+	<-begun
+	if err := y.PrepareTask(meets{t.Context(), &sync.Once{}, release}, repo, dir, branch, commits[1:]); err != nil {
+		t.Error(err)
+	}
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"one", "two"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestRemove_NothingIsMadeWhereATreeIsBeingRemoved(t *testing.T) {
 	y := newYard(t)
 	ref := item(t, "github:octo/widget#7")
