@@ -140,6 +140,39 @@ func TestCheck_EachMistakeOfTmuxdNamesItsKey(t *testing.T) {
 	must(t, err)
 }
 
+// git's arguments are for every user of the host to read, and the address of a clone's remote for its agent.
+func TestCheck_ATreesRepositoryHasNoPasswordInItsAddress(t *testing.T) {
+	dir := installed(t)
+	for address, secret := range map[string]bool{
+		"https://bob:hidden@git.example.com/{owner}/{repo}.git": true,
+		"https://:hidden@git.example.com/x.git":                 true,
+		"HTTPS://bob:hid%40den@git.example.com:8443/x.git":      true,
+		"https://bob:hid@den@git.example.com/x.git":             true,
+		"https://ghp_hidden@github.com/x/y.git":                 true,
+		"https://github_pat_11hidden@github.com/x/y.git":        true,
+		"ssh://git:hidden@git.example.com/x.git":                true,
+		"https://git.example.com/{owner}/{repo}.git":            false,
+		"https://bob@git.example.com:8443/x.git":                false,
+		"https://git.example.com/a:b@c/x.git":                   false,
+		"https://ghost@git.example.com/x.git":                   false,
+		"ssh://git@git.example.com:2222/{owner}/{repo}.git":     false,
+		"git@github.com:{owner}/{repo}.git":                     false,
+		"/srv/git/{repo}.git":                                   false,
+	} {
+		for _, kind := range []string{"clone", "worktree"} {
+			write(t, filepath.Join(dir, "muxpost.yaml"), "tmuxd: {trees: [{kind: "+kind+", repository: '"+address+"'}]}\n")
+			_, err := LoadService(where(dir, nil), layout.Tmuxd)
+			told := err != nil && strings.Contains(err.Error(), "tmuxd.trees[0].repository has a password in it")
+			if told != secret || kind == "clone" && !secret && err != nil {
+				t.Errorf("%s of %s: %v", kind, address, err)
+			}
+			if secret && err != nil && strings.Contains(err.Error(), "hid") {
+				t.Errorf("%s of %s: it is repeated: %v", kind, address, err)
+			}
+		}
+	}
+}
+
 func TestCheckListen_TakesWhatOnlyThisMachineReaches(t *testing.T) {
 	for address, ok := range map[string]bool{
 		"127.0.0.1:0": true, "127.0.0.1:7411": true, "localhost:1": true, "[::1]:1": true, "unix:/run/t.sock": true,

@@ -75,6 +75,9 @@ func checkLabels(p *problems, key string, labels map[string]string) {
 // branchName is what git takes for a branch, and a little less. Words in braces are replaced by what fits in.
 var branchName = regexp.MustCompile(`^[A-Za-z0-9{][A-Za-z0-9_.{}-]*(/[A-Za-z0-9{][A-Za-z0-9_.{}-]*)*$`)
 
+// withSecret is an address with a password in it, or with one of GitHub's tokens in the place of the user's name.
+var withSecret = regexp.MustCompile(`(?i)^[a-z][a-z0-9+.:-]*://([^/?#@]*:[^/?#]+|(gh[a-z]|github_pat)_[^/?#]*)@`)
+
 func (t Tree) check(p *problems, key string) {
 	_, err := path.Match(t.Match, "")
 	p.add(err != nil || strings.Count(t.Match, "/") != 1, "%s.match is %q: write a pattern of owner/repo, such as octo/*", key, t.Match)
@@ -82,6 +85,12 @@ func (t Tree) check(p *problems, key string) {
 	p.add(t.Directory != "" && !filepath.IsAbs(t.Directory), "%s.directory: %q is not an absolute path", key, t.Directory)
 	if t.Kind != TreeWorktree && t.Kind != TreeClone {
 		p.add(t.Repository != "" || t.Base != "" || t.Branch != "", "%s: repository, base and branch are for a worktree or a clone; set kind", key)
+		return
+	}
+	if withSecret.MatchString(t.Repository) {
+		// Nothing that is said of it below may repeat it.
+		p.add(true, "%s.repository has a password in it, which every user of this host could read while git runs, and the agent afterwards: "+
+			"take it out, and let git have it from a credential helper, or use ssh", key)
 		return
 	}
 	p.add(t.Repository == "", "%s.repository is not set: name what the %s is of", key, t.Kind)

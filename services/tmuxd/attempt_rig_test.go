@@ -23,6 +23,7 @@ import (
 	"muxpost.dev/muxpost/services/tmuxd/internal/disk"
 	"muxpost.dev/muxpost/services/tmuxd/internal/harness"
 	"muxpost.dev/muxpost/services/tmuxd/internal/tmux"
+	"muxpost.dev/muxpost/services/tmuxd/internal/trees"
 	"muxpost.dev/muxpost/test/fakeagent/agenttest"
 )
 
@@ -116,8 +117,9 @@ func (b *bench) open() {
 		}
 		return os.LookupEnv(key)
 	}
+	made := trees.New(trees.Config{StateDir: filepath.Join(b.dir, "state"), Env: os.Environ(), Logger: slog.New(slog.DiscardHandler)})
 	b.Runner = attempt.New(b.config, attempt.Deps{Tmux: b.aroundTmux(b.tmux.Attempts()), Disk: b.aroundDisk(b.disk), Places: b.state, Table: table,
-		Logger: slog.New(slog.DiscardHandler), Now: b.now, Getenv: getenv})
+		Worktrees: made, Logger: slog.New(slog.DiscardHandler), Now: b.now, Getenv: getenv})
 	if err := b.Adopt(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}
@@ -132,6 +134,7 @@ func (b *bench) open() {
 	b.stop = func() {
 		cancel()
 		<-kept
+		made.Close()
 		b.tmux.Close()
 		b.state.Close()
 	}

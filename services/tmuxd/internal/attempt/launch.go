@@ -73,6 +73,9 @@ type launching struct {
 
 // Launch launches a task, once: a repeat answers for the first. It returns when the command runs or is known not to, or after a few seconds.
 func (r *Runner) Launch(ctx context.Context, req LaunchRequest) (a Attempt, already bool, err error) {
+	if err := r.checkNumbers(&req); err != nil {
+		return Attempt{}, false, err
+	}
 	if err := r.worktree(ctx, req); err != nil {
 		return Attempt{}, false, err
 	}
@@ -114,6 +117,13 @@ func (r *Runner) worktree(ctx context.Context, req LaunchRequest) error {
 	if err := r.beside(req.Tree.Repository, req.Directory); err != nil {
 		return err
 	}
+	// What can never be launched, or is too old, touches no tree.
+	if _, err := r.harness(req); err != nil {
+		return err
+	}
+	if err := r.young(req.Token, req.Token); err != nil {
+		return err
+	}
 	return r.Worktrees.PrepareTask(ctx, req.Tree.Repository, req.Directory, req.Tree.Branch, req.Tree.Needs)
 }
 
@@ -153,11 +163,8 @@ func (a *attempt) await(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// check refuses what can never work, before anything is written or asked of tmux.
-func (r *Runner) check(req LaunchRequest) (*launching, error) {
-	if err := r.checkNumbers(&req); err != nil {
-		return nil, err
-	}
+// harness finds what a request is for, and refuses what cannot do it.
+func (r *Runner) harness(req LaunchRequest) (*harness.Harness, error) {
 	h, err := r.Table.Find(req.Harness)
 	if err != nil {
 		return nil, err
@@ -172,6 +179,15 @@ func (r *Runner) check(req LaunchRequest) (*launching, error) {
 			WithRemedy("set tmuxd.harnesses." + h.Name + ".check, if what it exits with is to be a verdict")
 	case h.Check && !req.Check:
 		return nil, fault.Newf(fault.Invalid, fault.ReasonNoTasks, "the harness %q is a check, and does no tasks", h.Name)
+	}
+	return h, nil
+}
+
+// check refuses what can never work, before anything is written or asked of tmux.
+func (r *Runner) check(req LaunchRequest) (*launching, error) {
+	h, err := r.harness(req)
+	if err != nil {
+		return nil, err
 	}
 	dir, err := r.directory(req.Directory)
 	if err != nil {
@@ -352,8 +368,8 @@ func (r *Runner) notLaunched(ctx context.Context, a *attempt, detail string) {
 	r.settle(ctx, a, j, Marker{Detail: detail})
 }
 
-// mayAct refuses a token below the host's floor, or older than one that was seen, and remembers a newer one.
-func (r *Runner) mayAct(token, seen int64) error {
+// young refuses a token below the host's floor, or older than one that was seen.
+func (r *Runner) young(token, seen int64) error {
 	switch floor := r.Disk.Floor(); {
 	case token <= 0:
 		return fault.New(fault.Invalid, fault.ReasonBadArgument, "a fencing token above zero is required").
@@ -366,6 +382,14 @@ func (r *Runner) mayAct(token, seen int64) error {
 			WithRemedy("ask again under a new lease; by hand, take a number that is not below the floor")
 	case token < seen:
 		return fault.Newf(fault.Fenced, fault.ReasonOlderToken, "the fencing token %d is older than %d, which this attempt has seen", token, seen)
+	}
+	return nil
+}
+
+// mayAct is young, and remembers a newer token.
+func (r *Runner) mayAct(token, seen int64) error {
+	if err := r.young(token, seen); err != nil {
+		return err
 	}
 	if err := r.Disk.RaiseToken(token); err != nil {
 		return storage(err)

@@ -285,9 +285,9 @@ type Trees interface {
 	Place(item workitem.Ref) string
 	// Prepare makes it where it is not there. What takes long goes on: the error is fault.Unavailable then, and asking again finds it.
 	Prepare(ctx context.Context, item workitem.Ref) error
-	// Unsaved says in a line what a repository's tree of a work item has that is not committed or not pushed; empty for nothing, and for a plain
-	// directory, of which nobody can tell.
-	Unsaved(ctx context.Context, item workitem.Ref) string
+	// Unsaved says in a line what the tree that a work item's agent works in has that is not committed or not pushed, or that it cannot be told; empty
+	// for nothing, and for a plain directory, of which nobody can tell.
+	Unsaved(ctx context.Context, item workitem.Ref, directory string) string
 }
 
 // Notes are what programs tell of what they do: a small file for each incarnation, written by the program or by tmux.

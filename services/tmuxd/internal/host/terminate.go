@@ -155,7 +155,7 @@ func (e *ending) needed(ctx context.Context) string {
 	case len(s.guests) > 0:
 		return "something else runs in its session"
 	}
-	if unsaved := h.Trees.Unsaved(ctx, e.item); unsaved != "" {
+	if unsaved := h.Trees.Unsaved(ctx, e.item, s.status().Directory); unsaved != "" {
 		return "its working tree is not pushed: " + unsaved
 	}
 	return ""

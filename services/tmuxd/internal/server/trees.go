@@ -94,6 +94,10 @@ func (s *Server) treeOf(ctx context.Context, t trees.Tree) *tmuxdv1.WorkingTree 
 		WorkItem: t.WorkItem, Target: t.Target, Kind: treeKinds[t.Kind], Directory: t.Directory, Repository: trees.Hidden(t.Repository), Branch: t.Branch,
 		CreateTime: timestamppb.New(t.CreatedAt), NothingToLose: work.Nothing(), Holds: work.String(), State: tmuxdv1.State_STATE_UNKNOWN,
 	}
+	if t.Stays != "" && !work.Missing {
+		// Whatever is in it: what git ignores may be all that a person has of it.
+		out.NothingToLose, out.Holds = false, t.Stays+"; "+out.GetHolds()
+	}
 	if ref, err := workitem.Parse(t.WorkItem); err == nil {
 		if st, err := s.host.State(ctx, ref, ""); err == nil {
 			out.State, out.Flags = stateOf[st.State], flagsOf(st.Flags)

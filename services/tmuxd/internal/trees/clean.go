@@ -2,7 +2,6 @@ package trees
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,8 +21,16 @@ func (t *Trees) records() string { return filepath.Join(t.config.StateDir, "tree
 
 func (t *Trees) record(target string) string { return filepath.Join(t.records(), target+".json") }
 
-// Known returns the trees that were made and not removed by us, sorted by target.
+// Known returns the trees that are remembered, sorted by target: those that were made, and what was there already where one was to be made.
 func (t *Trees) Known() ([]Tree, error) {
+	all, err := t.remembered()
+	slices.SortFunc(all, func(a, b Tree) int { return strings.Compare(a.Target, b.Target) })
+	judge(all)
+	return all, err
+}
+
+// remembered returns the trees that are remembered.
+func (t *Trees) remembered() ([]Tree, error) {
 	files, err := os.ReadDir(t.records())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -45,16 +52,7 @@ func (t *Trees) Known() ([]Tree, error) {
 		}
 		out = append(out, tree)
 	}
-	slices.SortFunc(out, func(a, b Tree) int { return strings.Compare(a.Target, b.Target) })
 	return out, nil
-}
-
-func read(file string) (tree Tree, err error) {
-	data, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(data, &tree)
-	}
-	return tree, err
 }
 
 // Work says what would be lost with a tree.
@@ -113,7 +111,7 @@ func plural(n int, what string) string {
 // changesShown is how many changed files are named.
 const changesShown = 3
 
-// Look says what would be lost with a tree. It changes nothing.
+// Look says what would be lost with a tree. It changes nothing, and runs nothing that the tree names.
 func (t *Trees) Look(ctx context.Context, tree Tree) Work {
 	entries, err := os.ReadDir(tree.Directory)
 	switch {
@@ -127,6 +125,9 @@ func (t *Trees) Look(ctx context.Context, tree Tree) Work {
 			w.change(e.Name())
 		}
 		return w
+	}
+	if err := t.trusted(ctx, tree.Directory, false); err != nil {
+		return Work{Unclear: err.Error()}
 	}
 	var w Work
 	if err := t.lookAtFiles(ctx, tree, &w); err != nil {
@@ -153,14 +154,22 @@ func (t *Trees) lookAtFiles(ctx context.Context, tree Tree, w *Work) error {
 	return nil
 }
 
-// Unsaved says in a line what a repository's tree of a work item has that is not committed or not pushed; empty for nothing, and for a plain
-// directory, of which nobody can tell.
-func (t *Trees) Unsaved(ctx context.Context, item workitem.Ref) string {
-	tree := t.Plan(item)
-	if tree.Kind == settings.TreeDirectory {
+// Unsaved says in a line what the tree that a work item's agent works in has that is not committed or not pushed, or that it cannot be told; empty for
+// nothing, and for a plain directory, of which nobody can tell. Where the agent works counts, whatever is planned for the item by now.
+func (t *Trees) Unsaved(ctx context.Context, item workitem.Ref, directory string) string {
+	tree, err := read(t.record(item.Target()))
+	if errors.Is(err, fs.ErrNotExist) {
+		tree, err = t.Plan(item), nil // a plain directory that nothing was made for, say
+	}
+	switch {
+	case err != nil:
+		return Work{Unclear: err.Error()}.String()
+	case directory == "" || tree.WorkItem != item.String() || resolved(tree.Directory) != resolved(directory):
+		return Work{Unclear: "it is not where its tree is remembered, " + tree.Directory}.String()
+	case tree.Kind == settings.TreeDirectory:
 		return ""
 	}
-	if w := t.Look(ctx, tree); !w.Nothing() {
+	if w := t.Look(ctx, tree); !w.Nothing() || w.Missing {
 		return w.String()
 	}
 	return ""
@@ -200,16 +209,12 @@ func (w *Work) change(name string) {
 		w.More++
 		return
 	}
-	w.Changes = append(w.Changes, strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, name))
+	w.Changes = append(w.Changes, printable(name))
 }
 
 // Remove removes the tree of a work item. Where anything would be lost that is not committed and pushed it is fault.Conflict, unless discard is
-// true, and nothing is touched. A worktree's branch stays in its repository. The caller sees to it that nobody works in the tree.
+// true, and nothing is touched. So it is, whatever discard says, with a directory that was there before, and with one that is another item's too:
+// see Stays. A worktree's branch stays in its repository. The caller sees to it that the item's agent does not work in the tree.
 func (t *Trees) Remove(ctx context.Context, item workitem.Ref, discard bool) (Tree, Work, error) {
 	known, err := t.Known()
 	if err != nil {
@@ -220,18 +225,25 @@ func (t *Trees) Remove(ctx context.Context, item workitem.Ref, discard bool) (Tr
 		return Tree{}, Work{}, fault.Newf(fault.NotFound, fault.ReasonTreeNotFound, "no working tree of %s was made on this host", item)
 	}
 	tree := known[i]
-	t.mu.Lock()
-	busy := t.making[tree.Directory] != nil
-	t.mu.Unlock()
-	if busy {
+	release, ok := t.occupy(tree.Directory)
+	if !ok {
 		return Tree{}, Work{}, fault.Newf(fault.Conflict, fault.ReasonTreePreparing, "the working tree %s is being made", tree.Directory)
 	}
+	defer release()
+	// Only now: whoever was given the same directory a moment ago is remembered.
+	if tree, err = t.again(tree); err != nil {
+		return Tree{}, Work{}, storage(err)
+	}
 	w := t.Look(ctx, tree)
+	if tree.Stays != "" && !w.Missing {
+		return tree, w, fault.Newf(fault.Conflict, fault.ReasonTreeInUse, "the working tree %s is kept: %s", tree.Directory, tree.Stays).
+			WithRemedy("remove it yourself when nobody needs it any more; once it is gone, workspaces clean forgets it")
+	}
 	if !w.Nothing() && !discard {
 		return tree, w, fault.Newf(fault.Conflict, fault.ReasonTreeInUse, "the working tree %s is kept: %s", tree.Directory, w).
 			WithRemedy("commit and push what is in it; --discard throws it away")
 	}
-	if err := t.remove(ctx, tree); err != nil {
+	if err := t.remove(ctx, tree, w.Missing); err != nil {
 		return tree, w, fault.Wrap(fault.Conflict, fault.ReasonTreeUnusable, "the working tree "+tree.Directory+" could not be removed", err)
 	}
 	if err := os.Remove(t.record(tree.Target)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -241,8 +253,12 @@ func (t *Trees) Remove(ctx context.Context, item workitem.Ref, discard bool) (Tr
 	return tree, w, nil
 }
 
-func (t *Trees) remove(ctx context.Context, tree Tree) error {
-	if tree.Kind != settings.TreeWorktree {
+func (t *Trees) remove(ctx context.Context, tree Tree, missing bool) error {
+	switch {
+	case tree.Kind == settings.TreeWorktree:
+	case missing:
+		return nil // what came there since is not ours
+	default:
 		return os.RemoveAll(tree.Directory)
 	}
 	release, err := t.holdRepository(ctx, tree.Repository)
@@ -250,6 +266,10 @@ func (t *Trees) remove(ctx context.Context, tree Tree) error {
 		return err
 	}
 	defer release()
+	if missing {
+		_, _ = t.git(ctx, gitTime, tree.Repository, "worktree", "prune")
+		return nil
+	}
 	// Force, for what git ignores: what would be lost was looked for before.
 	if _, err := t.git(ctx, gitTime, tree.Repository, "worktree", "remove", "--force", tree.Directory); err != nil {
 		if _, gone := os.Lstat(tree.Directory); !errors.Is(gone, fs.ErrNotExist) {

@@ -26,8 +26,10 @@ const (
 func (t *Trees) git(ctx context.Context, limit time.Duration, dir string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	// Nothing may ask a person, and nothing in a tree decides what runs: no hooks, no file system monitor.
-	args = append([]string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "advice.detachedHead=false"}, args...)
+	// Nothing may ask a person, and nothing in a tree decides what runs: no hooks, no file system monitor, no look at signatures, no work in
+	// submodules. What can only be named in the configuration is looked for before: see trusted.
+	args = append([]string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "log.showSignature=false", "-c", "submodule.recurse=false",
+		"-c", "advice.detachedHead=false"}, args...)
 	c := exec.CommandContext(ctx, "git", args...)
 	c.Dir, c.Env = dir, append(append([]string{}, t.config.Env...), "GIT_TERMINAL_PROMPT=0", "LC_ALL=C", "GIT_SSH_COMMAND=ssh -o BatchMode=yes")
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -115,8 +117,11 @@ func (t *Trees) worktree(ctx context.Context, tree Tree) error {
 	if _, err := t.git(ctx, gitTime, repo, "rev-parse", "--git-dir"); err != nil {
 		return t.failed(ctx, tree, "tmuxd.trees[].repository must be a git repository on this host", err)
 	}
+	if err := t.trusted(ctx, repo, true); err != nil {
+		return t.failed(ctx, tree, "the repository "+repo+" is not trusted", err)
+	}
 	if remotes, err := t.git(ctx, gitTime, repo, "remote"); err == nil && remotes != "" {
-		if _, err := t.git(ctx, cloneTime, repo, "fetch", "--quiet", "--all"); err != nil {
+		if _, err := t.git(ctx, cloneTime, repo, "fetch", "--quiet", "--all", "--no-recurse-submodules"); err != nil {
 			return t.unreached(ctx, tree, err)
 		}
 	}

@@ -63,16 +63,9 @@ func (t *Trees) PrepareTask(ctx context.Context, repository, directory, branch s
 		return err
 	}
 	tree := Tree{Kind: settings.TreeWorktree, Directory: task.Directory, Repository: task.Repository, Branch: task.Branch}
-	m := t.begin(task.Directory, func(ctx context.Context) error { return t.ensureTask(ctx, tree, task.Needs) })
-	timer := time.NewTimer(waitTime)
-	defer timer.Stop()
-	select {
-	case <-m.done:
-		return m.err
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return preparing(tree, m.since)
+	// Whoever comes with other needs meanwhile must not take this for done.
+	what := strings.Join(append([]string{"task", repository, branch}, needs...), "\n")
+	return t.await(ctx, tree, what, func(ctx context.Context) error { return t.ensureTask(ctx, tree, task.Needs) })
 }
 
 // ensureTask makes a worktree that is not there, and merges what it lacks.
@@ -116,6 +109,9 @@ func (t *Trees) addTask(ctx context.Context, tree Tree, mark string) error {
 	if _, err := t.git(ctx, gitTime, repo, "rev-parse", "--git-dir"); err != nil {
 		return t.failed(ctx, tree, "the directory of a team with trees must be a git repository on this host", err)
 	}
+	if err := t.trusted(ctx, repo, true); err != nil {
+		return t.failed(ctx, tree, "the repository "+repo+" is not trusted", err)
+	}
 	if err := wrapper.WriteFile(mark, nil); err != nil {
 		return cannot(tree, "it cannot be marked as begun", err)
 	}
@@ -125,6 +121,7 @@ func (t *Trees) addTask(ctx context.Context, tree Tree, mark string) error {
 		args = []string{"worktree", "add", "--quiet", "--no-track", "-b", tree.Branch, tree.Directory, "HEAD"}
 	}
 	if _, err := t.git(ctx, cloneTime, repo, args...); err != nil {
+		unmark(tree)
 		return t.failed(ctx, tree, "the worktree could not be added", err)
 	}
 	if err := os.Remove(mark); err != nil {
@@ -135,6 +132,12 @@ func (t *Trees) addTask(ctx context.Context, tree Tree, mark string) error {
 
 // mergeAll merges the commits that the tree has not. One that cannot be merged is taken back whole.
 func (t *Trees) mergeAll(ctx context.Context, tree Tree, needs []string) error {
+	if len(needs) == 0 {
+		return nil
+	}
+	if err := t.trusted(ctx, tree.Directory, true); err != nil {
+		return t.failed(ctx, tree, "nothing is merged into it", err)
+	}
 	for _, commit := range needs {
 		if _, err := t.git(ctx, gitTime, tree.Directory, "merge-base", "--is-ancestor", commit, "HEAD"); err == nil {
 			continue
@@ -159,10 +162,13 @@ func (t *Trees) mergeAll(ctx context.Context, tree Tree, needs []string) error {
 }
 
 // Left says at which commit a worktree was left, and how many files in it are not committed. One that cannot be read any more, because its agent
-// removed it or broke it, has no commit; the error says that git could not be asked now.
+// removed it, broke it, or had it name programs for git to run, has no commit; the error says that git could not be asked now.
 func (t *Trees) Left(ctx context.Context, directory string) (head string, uncommitted int, err error) {
 	head, err = t.git(ctx, gitTime, directory, "rev-parse", "--verify", "HEAD")
 	var status string
+	if err == nil {
+		err = t.trusted(ctx, directory, false)
+	}
 	if err == nil {
 		status, err = t.git(ctx, gitTime, directory, "status", "--porcelain", "--untracked-files=all")
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,6 +42,9 @@ func (t *Trees) RemoveTask(ctx context.Context, repository, directory, branch st
 	case err != nil:
 		return "it cannot be looked at: " + err.Error(), false, nil
 	}
+	if kept, err := t.itemsIn(directory); kept != "" || err != nil {
+		return kept, false, err
+	}
 	if kept := t.taskHolds(ctx, tree, unmerged); kept != "" || dry {
 		return kept, false, nil
 	}
@@ -51,6 +55,21 @@ func (t *Trees) RemoveTask(ctx context.Context, repository, directory, branch st
 	t.config.Logger.InfoContext(ctx, "the worktree of an attempt was removed", "directory", directory, "branch", branch)
 	t.tidyTask(tree)
 	return "", false, nil
+}
+
+// itemsIn says in a line that the agent of a work item works in a directory or below it; empty when none does.
+func (t *Trees) itemsIn(directory string) (string, error) {
+	known, err := t.remembered()
+	if err != nil {
+		return "", storage(err)
+	}
+	place := resolved(directory)
+	for _, k := range known {
+		if dir := resolved(k.Directory); dir == place || slices.Contains(above(dir), place) {
+			return "the agent of " + k.WorkItem + " works in " + k.Directory, nil
+		}
+	}
+	return "", nil
 }
 
 // tidyTask removes what is left around a worktree that is gone: the mark of a making that was interrupted, and the directories that only held it.
@@ -75,6 +94,9 @@ func (t *Trees) taskHolds(ctx context.Context, tree Tree, unmerged bool) string 
 		return "a symbolic link is in its path, and it leads to " + real
 	}
 	if err := t.fits(ctx, tree); err != nil {
+		return unclear(err)
+	}
+	if err := t.trusted(ctx, tree.Directory, false); err != nil {
 		return unclear(err)
 	}
 	var w Work

@@ -59,8 +59,10 @@ type Trees struct {
 	all    sync.WaitGroup
 }
 
-// making is a tree that is being made.
+// making is what is under way in a directory: a tree is made, or removed.
 type making struct {
+	// what tells what was asked for from anything else in the same directory.
+	what  string
 	since time.Time
 	done  chan struct{}
 	err   error
@@ -89,6 +91,10 @@ type Tree struct {
 	Branch     string    `json:"branch,omitempty"`
 	Base       string    `json:"base,omitempty"`
 	CreatedAt  time.Time `json:"created_at"`
+	// Made is true when it was made for the item. Otherwise it was there already: it may be somebody's own, and is never removed.
+	Made bool `json:"made"`
+	// Stays says why it is not removed, whatever is in it; empty when it may be. Known fills it in.
+	Stays string `json:"-"`
 }
 
 // Plan says where the agent of a work item works, whether that is there or not.
@@ -122,45 +128,57 @@ func (t *Trees) Prepare(ctx context.Context, item workitem.Ref) error {
 	if tree.Kind == settings.TreeDirectory && !t.config.Make {
 		return nil // whoever uses it looks whether it is there
 	}
-	m := t.make(tree)
+	return t.await(ctx, tree, tree.WorkItem, func(ctx context.Context) error { return t.ensure(ctx, tree) })
+}
+
+// await has a tree made and waits a while for it. Where something else is under way in its directory (for another item, say) it begins after that:
+// what that comes to says nothing of this.
+func (t *Trees) await(ctx context.Context, tree Tree, what string, ensure func(context.Context) error) error {
 	timer := time.NewTimer(waitTime)
 	defer timer.Stop()
-	select {
-	case <-m.done:
-		return m.err
-	case <-timer.C:
-	case <-ctx.Done():
+	for {
+		m := t.begin(tree.Directory, what, ensure)
+		select {
+		case <-m.done:
+			if m.what == what {
+				return m.err
+			}
+			continue
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		return preparing(tree, m.since)
 	}
-	return preparing(tree, m.since)
 }
 
-// make begins to make a tree, or joins whoever does.
-func (t *Trees) make(tree Tree) *making {
-	return t.begin(tree.Directory, func(ctx context.Context) error { return t.ensure(ctx, tree) })
-}
-
-// begin has a directory made, once at a time.
-func (t *Trees) begin(directory string, ensure func(context.Context) error) *making {
+// begin has a directory made, once at a time, or returns what is under way there.
+func (t *Trees) begin(directory, what string, ensure func(context.Context) error) *making {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if m := t.making[directory]; m != nil {
 		return m
 	}
-	m := &making{since: time.Now(), done: make(chan struct{})}
+	m := &making{what: what, since: time.Now(), done: make(chan struct{})}
 	t.making[directory] = m
 	t.all.Go(func() {
 		m.err = ensure(t.life)
-		t.mu.Lock()
-		delete(t.making, directory)
-		t.mu.Unlock()
-		close(m.done)
+		t.over(directory, m)
 	})
 	return m
 }
 
+// over ends what is under way in a directory.
+func (t *Trees) over(directory string, m *making) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.making, directory)
+	close(m.done)
+}
+
 // ensure makes a tree that is not there.
 func (t *Trees) ensure(ctx context.Context, tree Tree) error {
-	if err := t.claim(tree); err != nil {
+	tree, err := t.claim(tree)
+	if err != nil {
 		return err
 	}
 	mark := unfinished(tree.Directory)
@@ -187,6 +205,12 @@ func (t *Trees) ensure(ctx context.Context, tree Tree) error {
 		return cannot(tree, "it cannot be marked as begun", err)
 	}
 	if err := t.create(ctx, tree); err != nil {
+		unmark(tree)
+		return err
+	}
+	// Before the mark goes: a tree without one, which nobody remembers as made, would count as somebody's own.
+	tree.Made, tree.CreatedAt = true, time.Now()
+	if err := t.remember(tree); err != nil {
 		return err
 	}
 	if err := os.Remove(mark); err != nil {
@@ -202,23 +226,36 @@ func unfinished(directory string) string {
 	return filepath.Join(filepath.Dir(directory), "."+filepath.Base(directory)+".unfinished")
 }
 
-// claim remembers whose tree it is. A worktree or a clone is one work item's; a plain directory may be a fixed one, of which nothing is made
-// for an item.
-func (t *Trees) claim(tree Tree) error {
-	if own, err := read(t.record(tree.Target)); err == nil && own.WorkItem == tree.WorkItem && own.Directory == tree.Directory {
-		return nil
+// unmark takes the mark away after a try that left nothing: whatever comes there next is somebody's own.
+func unmark(tree Tree) {
+	if _, err := os.Lstat(tree.Directory); errors.Is(err, fs.ErrNotExist) {
+		os.Remove(unfinished(tree.Directory))
 	}
-	known, err := t.Known()
+}
+
+// claim remembers whose tree it is, and returns what is remembered of it. A worktree or a clone is one work item's; a plain directory may be a
+// fixed one, of which nothing is made for an item.
+func (t *Trees) claim(tree Tree) (Tree, error) {
+	if own, err := read(t.record(tree.Target)); err == nil && own.WorkItem == tree.WorkItem && own.Directory == tree.Directory {
+		tree.Made, tree.CreatedAt = own.Made, own.CreatedAt
+		return tree, nil
+	}
+	known, err := t.remembered()
 	if err != nil {
-		return fault.Wrap(fault.Unavailable, fault.ReasonStorage, "it cannot be told which trees there are", err)
+		return tree, fault.Wrap(fault.Unavailable, fault.ReasonStorage, "it cannot be told which trees there are", err)
 	}
 	for _, k := range known {
-		if k.Directory == tree.Directory && k.WorkItem != tree.WorkItem && tree.Kind != settings.TreeDirectory {
-			return fault.Newf(fault.Invalid, fault.ReasonBadConfig, "the directory %s is the working tree of %s, and two agents never share one",
+		if tree.Kind != settings.TreeDirectory && k.WorkItem != tree.WorkItem && resolved(k.Directory) == resolved(tree.Directory) {
+			return tree, fault.Newf(fault.Invalid, fault.ReasonBadConfig, "the directory %s is the working tree of %s, and two agents never share one",
 				tree.Directory, k.WorkItem).WithRemedy("use {target} or {number} in tmuxd.directory and tmuxd.trees[].directory")
 		}
 	}
 	tree.CreatedAt = time.Now()
+	return tree, t.remember(tree)
+}
+
+// remember writes the record of a tree.
+func (t *Trees) remember(tree Tree) error {
 	if err := os.MkdirAll(t.records(), 0o700); err != nil {
 		return storage(err)
 	}

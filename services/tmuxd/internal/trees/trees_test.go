@@ -390,22 +390,38 @@ func TestRemove_AWorktreeOfARepositoryWithoutRemotesLosesOnlyWhatNoBranchHas(t *
 	}
 }
 
-func TestLook_ChangesNothingAndRunsNothingOfTheTree(t *testing.T) {
-	y := newYard(t)
-	y.open(y.kind(settings.TreeClone))
+// An agent goes on where it was begun, whatever the configuration says by now.
+func TestUnsaved_CountsWhereTheAgentWorks(t *testing.T) {
 	ref := item(t, "github:octo/widget#7")
+	for _, kind := range kinds {
+		y := newYard(t)
+		y.open(y.kind(kind))
+		dir := y.made(ref)
+		unsaved := func(directory, want string) {
+			t.Helper()
+			if got := y.Unsaved(t.Context(), ref, directory); (got == "") != (want == "") || !strings.Contains(got, want) {
+				t.Errorf("%s: %q", kind, got)
+			}
+		}
+		unsaved(dir, "")
+		y.write(filepath.Join(dir, "work"))
+		moved := y.kind(kind)
+		moved.Directory = filepath.Join(y.dir, "elsewhere", "{target}")
+		for _, now := range [][]settings.Tree{{moved}, nil} {
+			y.open(now...)
+			unsaved(dir, "1 file not committed (work)")
+		}
+		unsaved(filepath.Join(y.dir, "elsewhere"), "cannot be told")
+		unsaved("", "cannot be told")
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		unsaved(dir, "nothing is there any more")
+	}
+	y := newYard(t)
 	dir := y.made(ref)
-	trap := filepath.Join(y.dir, "trap")
-	script := filepath.Join(y.dir, "script")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\ntouch "+trap+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	y.git(dir, "config", "core.fsmonitor", script)
-	y.git(dir, "config", "core.hooksPath", y.dir)
-	if w := y.Look(t.Context(), y.Plan(ref)); !w.Nothing() {
-		t.Errorf("%v", w)
-	}
-	if _, err := os.Stat(trap); !errors.Is(err, os.ErrNotExist) {
-		t.Error("something of the tree was run")
+	y.write(filepath.Join(dir, "work"))
+	if got := y.Unsaved(t.Context(), ref, dir); got != "" {
+		t.Errorf("of a plain directory nobody can tell: %q", got)
 	}
 }

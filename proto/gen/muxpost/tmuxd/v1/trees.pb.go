@@ -215,9 +215,10 @@ type WorkingTree struct {
 	Branch string `protobuf:"bytes,6,opt,name=branch,proto3" json:"branch,omitempty"`
 	// When it was made.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// True when nothing would be lost with it: everything in it is committed and pushed, or nothing is there any more.
+	// True when nothing would be lost with it: everything in it is committed and pushed, or nothing is there any more. False where it stays
+	// whatever is in it, because muxpost did not make it, or because another item's agent works there too.
 	NothingToLose bool `protobuf:"varint,8,opt,name=nothing_to_lose,json=nothingToLose,proto3" json:"nothing_to_lose,omitempty"`
-	// One line for a person: what would be lost.
+	// One line for a person: what would be lost, and why it stays in any case.
 	Holds string `protobuf:"bytes,9,opt,name=holds,proto3" json:"holds,omitempty"`
 	// State of the session.
 	State State `protobuf:"varint,10,opt,name=state,proto3,enum=muxpost.tmuxd.v1.State" json:"state,omitempty"`
