@@ -66,6 +66,14 @@ func ToneOf(word string) Tone {
 	return Plain
 }
 
+// flagged puts flags beside a state.
+func flagged(state Cell, flags []dispatcherv1.SessionFlag) Cell {
+	for _, f := range flags {
+		state.Text += ", " + Word(f.String(), "SESSION_FLAG_")
+	}
+	return state
+}
+
 func stateCell(word string) Cell { return Cell{Text: word, Tone: ToneOf(word)} }
 
 // Ledger writes rows of the ledger.
@@ -257,7 +265,7 @@ func (p Printer) SessionsTable(sessions []*dispatcherv1.Session) Table {
 			detail = "the order to " + Ending(e) + " it waits for its host; " + detail
 		}
 		rows = append(rows, []Cell{
-			Text(s.GetWorkItem()), Text(s.GetTarget()), stateCell(state), p.activityCell(s), Text(s.GetHarness()), Text(s.GetHost()),
+			Text(s.GetWorkItem()), Text(s.GetTarget()), flagged(stateCell(state), s.GetFlags()), p.activityCell(s), Text(s.GetHarness()), Text(s.GetHost()),
 			Text(s.GetConversationId()), p.since(s.GetUpdateTime()), Text(detail),
 		})
 	}
