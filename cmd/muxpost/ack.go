@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -59,20 +58,4 @@ func (a *app) acknowledge(ctx context.Context, id string, o operatorFlags) error
 	}
 	a.say("%s is left out of the list until it is no longer as it is now: %s", id, view.Clean(entries[i].State))
 	return nil
-}
-
-// seen says who acknowledged an entry, and when.
-func seen(p view.Printer, a attention.Acknowledged) string {
-	out := "acknowledged"
-	if a.Who != "" {
-		out += " by " + a.Who
-	}
-	if a.Reason != "" {
-		out += ": " + a.Reason
-	}
-	at := time.Time{}
-	if a.At != nil {
-		at = *a.At
-	}
-	return out + " (" + p.Time(at) + ")"
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,6 +92,8 @@ func (a *app) stack(s settings.Settings) *stack.Stack {
 // services are the clients of what is configured.
 type services struct {
 	settings.Settings
+
+	mu    sync.Mutex // whoever asks several at once shares the connections
 	conns map[layout.Service]*grpc.ClientConn
 }
 
@@ -105,6 +108,8 @@ func (a *app) dial() (*services, error) {
 
 // conn returns the connection to a service: one, however often it is asked for.
 func (s *services) conn(service layout.Service) (*grpc.ClientConn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if conn, ok := s.conns[service]; ok {
 		return conn, nil
 	}

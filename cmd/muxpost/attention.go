@@ -69,24 +69,7 @@ func (a *app) attention(ctx context.Context, within time.Duration, all bool) err
 		return err
 	}
 	defer s.close()
-	var g gathered
-	if within > 0 {
-		g.known.EndedAfter = a.now().Add(-within)
-	}
-	g.known.IdleAfter = s.Dispatcher.Idle.After
-	away := g.ask(ctx, s)
-	r := attentionReport{Entries: []attention.Entry{}, Problems: append([]string{}, g.problems...)}
-	open := 0
-	for _, e := range attention.Find(g.known, a.now()) {
-		switch {
-		case e.Acknowledged == nil:
-			open++
-		case !all:
-			r.Hidden++
-			continue
-		}
-		r.Entries = append(r.Entries, e)
-	}
+	r, g, away := a.needs(ctx, s, within, all)
 	if a.json {
 		err = a.values(r)
 	} else {
@@ -97,16 +80,40 @@ func (a *app) attention(ctx context.Context, within time.Duration, all bool) err
 		return err
 	case away != nil:
 		return away
-	case open > 0:
-		return errors.New(view.Count(open, "thing needs", "things need") + " a person")
+	case g.open > 0:
+		return errors.New(view.Count(g.open, "thing needs", "things need") + " a person")
 	}
 	return nil
+}
+
+// needs finds what needs a person, among what ended within a time. The error says why the list may lack something.
+func (a *app) needs(ctx context.Context, s *services, within time.Duration, all bool) (attentionReport, gathered, error) {
+	var g gathered
+	if within > 0 {
+		g.known.EndedAfter = a.now().Add(-within)
+	}
+	g.known.IdleAfter = s.Dispatcher.Idle.After
+	away := g.ask(ctx, s)
+	r := attentionReport{Entries: []attention.Entry{}, Problems: append([]string{}, g.problems...)}
+	for _, e := range attention.Find(g.known, a.now()) {
+		switch {
+		case e.Acknowledged == nil:
+			g.open++
+		case !all:
+			r.Hidden++
+			continue
+		}
+		r.Entries = append(r.Entries, e)
+	}
+	return r, g, away
 }
 
 // gathered collects what the services know.
 type gathered struct {
 	known    attention.Known
 	problems []string
+	// open is how many entries nobody has acknowledged.
+	open int
 }
 
 // failed keeps a problem, and returns the error.
@@ -254,7 +261,7 @@ func (r attentionReport) print(p view.Printer, complete bool) {
 		p.Line("  %s %s", p.Paint(view.Dim, "do:  "), p.Clip(e.Remedy, 400))
 		p.Line("  %s %s", p.Paint(view.Dim, "look:"), view.Clean(e.Look))
 		if e.Acknowledged != nil {
-			p.Line("  %s %s", p.Paint(view.Dim, "seen:"), p.Clip(seen(p, *e.Acknowledged), 400))
+			p.Line("  %s %s", p.Paint(view.Dim, "seen:"), p.Clip(e.Acknowledged.Seen(p), 400))
 		}
 	}
 	if r.Hidden > 0 {

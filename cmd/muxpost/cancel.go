@@ -46,10 +46,7 @@ func (a *app) cancel(ctx context.Context, id string, o operatorFlags) error {
 		return err
 	case a.json:
 		return view.JSON(a.stdout, answer)
-	case answer.GetCancelled():
-		a.say("%s of %s is cancelled and is not delivered any more", id, view.Clean(answer.GetEntry().GetWorkItem()))
-	default:
-		a.say("%s of %s was cancelled already: %s", id, view.Clean(answer.GetEntry().GetWorkItem()), view.Clean(answer.GetEntry().GetDetail()))
 	}
+	a.say("%s", view.Cancelled(id, answer))
 	return nil
 }

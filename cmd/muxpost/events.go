@@ -186,8 +186,13 @@ func (f *streams) next(ctx context.Context, limit int, latest bool) ([]*dispatch
 		}
 		out = append(out, events...)
 	}
-	slices.SortStableFunc(out, func(a, b *dispatcherv1.Event) int { return a.GetTime().AsTime().Compare(b.GetTime().AsTime()) })
-	return out, errs
+	return byTime(out), errs
+}
+
+// byTime puts the events of both into the order of their times.
+func byTime(events []*dispatcherv1.Event) []*dispatcherv1.Event {
+	slices.SortStableFunc(events, func(a, b *dispatcherv1.Event) int { return a.GetTime().AsTime().Compare(b.GetTime().AsTime()) })
+	return events
 }
 
 func (f *streams) dispatched(ctx context.Context, limit int, latest bool) (out []*dispatcherv1.Event, err error) {

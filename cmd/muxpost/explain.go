@@ -147,29 +147,52 @@ func (a *app) storyJSON(st story) error {
 // reason is why the event is where it is: the ledger's reason, else the dispatcher's.
 func (st story) reason() string { return cmp.Or(st.entry.GetReason(), st.delivery.GetReason()) }
 
+// unknown labels what could not be asked for.
+const unknown = "not known"
+
+// facts are the lines of a story.
+type facts []view.Fact
+
+func (f *facts) add(label, format string, args ...any) {
+	*f = append(*f, view.Fact{Label: label, Text: fmt.Sprintf(format, args...)})
+}
+
 // print writes the story. thisHost is the name of the host that it is read on.
 func (st story) print(p view.Printer, thisHost string) {
 	p.Line("%s  %s", p.Paint(view.Bold, "delivery "+st.id), view.Clean(cmp.Or(st.entry.GetWorkItem(), st.delivery.GetWorkItem())))
-	st.printEvent(p)
-	st.printLedger(p)
-	st.printDispatcher(p)
+	for _, fact := range st.facts(p, thisHost) {
+		tone := view.Dim
+		if fact.Label == unknown {
+			tone = view.Warn
+		}
+		p.Line("%s  %s", p.Paint(tone, pad(fact.Label)), fact.Text)
+	}
+}
+
+// facts are what is known of the delivery, clean, in the colours of the printer.
+func (st story) facts(p view.Printer, thisHost string) []view.Fact {
+	var f facts
+	st.eventFacts(&f, p)
+	st.ledgerFacts(&f, p)
+	st.dispatcherFacts(&f, p)
 	if reason := st.reason(); reason != "" {
 		e, ok := why.Of(reason)
 		if !ok {
 			e.Meaning = "this release has no explanation for it"
 		}
-		p.Line("%s  %s: %s", label(p, "why"), view.Clean(reason), e.Meaning)
+		f.add("why", "%s: %s", view.Clean(reason), e.Meaning)
 		if remedy := st.remedy(e); remedy != "" && st.outcomeNeedsCare() {
-			p.Line("%s  %s", label(p, "what to do"), view.Clean(st.withRetry(remedy)))
+			f.add("what to do", "%s", view.Clean(st.withRetry(remedy)))
 		}
 	}
-	st.printSession(p, thisHost)
+	st.sessionFacts(&f, p, thisHost)
 	if trace := cmp.Or(st.entry.GetTraceId(), st.delivery.GetTraceId()); trace != "" {
-		p.Line("%s  %s   muxpost trace %s shows every step", label(p, "trace"), view.Clean(trace), st.id)
+		f.add("trace", "%s   muxpost trace %s shows every step", view.Clean(trace), st.id)
 	}
 	for _, err := range st.problems {
-		p.Line("%s  %s", p.Paint(view.Warn, pad("not known")), view.Clean(err.Error()))
+		f.add(unknown, "%s", view.Clean(err.Error()))
 	}
+	return f
 }
 
 // remedy is what a person can do. The dispatcher knows the case; what the ledger ended by itself, or by a person's word, is the ledger's.
@@ -197,7 +220,7 @@ func (st story) outcomeNeedsCare() bool {
 		(st.entry != nil || st.delivery.GetOutcome() != dispatcherv1.Outcome_OUTCOME_DELIVERED)
 }
 
-func (st story) printEvent(p view.Printer) {
+func (st story) eventFacts(f *facts, p view.Printer) {
 	e := st.entry
 	if e == nil {
 		return
@@ -216,23 +239,23 @@ func (st story) printEvent(p view.Printer) {
 	if e.GetEdited() {
 		text += ", told as an edit"
 	}
-	p.Line("%s  %s", label(p, "event"), view.Clean(text))
+	f.add("event", "%s", view.Clean(text))
 	if where := view.Where(e); where != "" {
-		p.Line("%s  %s", label(p, ""), view.Clean(where))
+		f.add("", "%s", view.Clean(where))
 	}
 	if e.GetCommit() != "" {
-		p.Line("%s  commit %s", label(p, ""), view.Clean(e.GetCommit()))
+		f.add("", "commit %s", view.Clean(e.GetCommit()))
 	}
 	if e.GetUrl() != "" {
-		p.Line("%s  %s", label(p, ""), view.Clean(e.GetUrl()))
+		f.add("", "%s", view.Clean(e.GetUrl()))
 	}
 	if at := p.When(e.GetUpstreamTime()); at != "" {
-		p.Line("%s  happened %s", label(p, ""), at)
+		f.add("", "happened %s", at)
 	}
-	p.Line("%s  came into the ledger %s", label(p, ""), p.When(e.GetCreateTime()))
+	f.add("", "came into the ledger %s", p.When(e.GetCreateTime()))
 }
 
-func (st story) printLedger(p view.Printer) {
+func (st story) ledgerFacts(f *facts, p view.Printer) {
 	e := st.entry
 	if e == nil {
 		return
@@ -249,32 +272,32 @@ func (st story) printLedger(p view.Printer) {
 	default:
 		line += "; looked at next " + next
 	}
-	p.Line("%s  %s", label(p, "ledger"), line)
+	f.add("ledger", "%s", line)
 	if behind := view.Behind(e); behind != "" {
-		p.Line("%s  %s", label(p, ""), behind)
+		f.add("", "%s", behind)
 	}
 	if at := p.When(e.GetHeldSince()); at != "" {
-		p.Line("%s  held back since %s", label(p, ""), at)
+		f.add("", "held back since %s", at)
 	}
 	if versions := e.GetGaveUpVersions(); len(versions) > 0 {
-		p.Line("%s  tried under %s", label(p, ""), view.Clean(strings.Join(versions, "; ")))
+		f.add("", "tried under %s", view.Clean(strings.Join(versions, "; ")))
 	}
 	if at := p.When(e.GetDeleteTime()); at != "" {
-		p.Line("%s  deleted upstream %s", label(p, ""), at)
+		f.add("", "deleted upstream %s", at)
 	}
 	if e.GetDetail() != "" {
-		p.Line("%s  %s", label(p, ""), view.Clean(e.GetDetail()))
+		f.add("", "%s", view.Clean(e.GetDetail()))
 	}
 	if later := e.GetSupersededBy(); later != "" && !strings.Contains(e.GetDetail(), later) {
-		p.Line("%s  in its place: %s", label(p, ""), view.Clean(later))
+		f.add("", "in its place: %s", view.Clean(later))
 	}
 }
 
-func (st story) printDispatcher(p view.Printer) {
+func (st story) dispatcherFacts(f *facts, p view.Printer) {
 	d := st.delivery
 	if d == nil {
 		if len(st.problems) == 0 {
-			p.Line("%s  was not asked about it", label(p, "dispatcher"))
+			f.add("dispatcher", "was not asked about it")
 		}
 		return
 	}
@@ -283,16 +306,16 @@ func (st story) printDispatcher(p view.Printer) {
 	if d.GetHow() != dispatcherv1.How_HOW_UNSPECIFIED {
 		line += " " + view.How(d.GetHow())
 	}
-	p.Line("%s  %s since %s; asked %s", label(p, "dispatcher"), line, p.When(d.GetUpdateTime()), view.Count(int(d.GetAsked()), "time", "times"))
+	f.add("dispatcher", "%s since %s; asked %s", line, p.When(d.GetUpdateTime()), view.Count(int(d.GetAsked()), "time", "times"))
 	if d.GetDetail() != "" && !strings.Contains(st.entry.GetDetail(), d.GetDetail()) {
-		p.Line("%s  %s", label(p, ""), view.Clean(d.GetDetail()))
+		f.add("", "%s", view.Clean(d.GetDetail()))
 	}
 	for i, step := range d.GetSteps() {
-		p.Line("%s  %d. %s", label(p, map[bool]string{true: "decisions"}[i == 0]), i+1, view.Clean(step))
+		f.add(map[bool]string{true: "decisions"}[i == 0], "%d. %s", i+1, view.Clean(step))
 	}
 }
 
-func (st story) printSession(p view.Printer, thisHost string) {
+func (st story) sessionFacts(f *facts, p view.Printer, thisHost string) {
 	s := st.session
 	if s == nil {
 		return
@@ -305,16 +328,16 @@ func (st story) printSession(p view.Printer, thisHost string) {
 	if s.GetConversationId() != "" {
 		line += ", conversation " + view.Clean(s.GetConversationId())
 	}
-	p.Line("%s  %s", label(p, "session"), line)
+	f.add("session", "%s", line)
 	if d := st.delivery; d.GetConversationId() != "" && d.GetConversationId() != s.GetConversationId() {
-		p.Line("%s  this delivery went into conversation %s", label(p, ""), view.Clean(d.GetConversationId()))
+		f.add("", "this delivery went into conversation %s", view.Clean(d.GetConversationId()))
 	}
 	how := "muxpost attach " + view.Quote(view.Clean(s.GetWorkItem()))
 	if s.GetHost() != "" && s.GetHost() != thisHost {
 		argv := attachArgs("tmux", view.Clean(s.GetSocketPath()), view.Clean(s.GetTarget()), false)
 		how = "on " + view.Clean(s.GetHost()) + ": " + strings.Join(quoted(argv), " ")
 	}
-	p.Line("%s  %s", label(p, "look"), how)
+	f.add("look", "%s", how)
 }
 
 func label(p view.Printer, word string) string { return p.Paint(view.Dim, pad(word)) }

@@ -36,6 +36,7 @@ A work item is written github:owner/repo#number, or as the address of its issue.
   muxpost attach github:octo/widget#7               look at the agent (leave with the keys C-b d)
   muxpost status                                    see what runs and what waits
   muxpost attention                                 see what needs a person
+  muxpost console                                   see all of it in a browser
   muxpost doctor                                    find out what is wrong
 
 A flag goes before the configuration file, and the file before the environment (MUXPOST_CONFIG, MUXPOST_DATA_DIR,
@@ -76,7 +77,7 @@ func newRoot(a *app) *cobra.Command {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"run", "Run it:", []*cobra.Command{upCommand(a), downCommand(a), statusCommand(a), doctorCommand(a), healthCommand(a), migrateCommand(a), caCommand(a), tokensCommand(a)}},
+		{"run", "Run it:", []*cobra.Command{upCommand(a), downCommand(a), statusCommand(a), consoleCommand(a), doctorCommand(a), healthCommand(a), migrateCommand(a), caCommand(a), tokensCommand(a)}},
 		{"work", "Work with it:", []*cobra.Command{sendCommand(a), attachCommand(a), stopCommand(a), closeCommand(a), adoptCommand(a), pollCommand(a), pauseCommand(a), unpauseCommand(a),
 			unparkCommand(a), retryCommand(a), doneCommand(a), cancelCommand(a), linkCommand(a), workspacesCommand(a), hostsCommand(a), teamCommand(a)}},
 		{"see", "See what happened:", []*cobra.Command{

@@ -87,32 +87,12 @@ func (a *app) pause(ctx context.Context, given []string, o operatorFlags) error 
 	}
 	p := a.printer()
 	if answer.GetExisted() {
-		p.Line("it was paused already and stays so: %s", pauseLine(p, answer.GetPause()))
+		p.Line("it was paused already and stays so: %s", p.PauseLine(answer.GetPause()))
 	} else {
-		p.Line("%s; what is under way is finished, and nothing else is begun", pauseLine(p, answer.GetPause()))
+		p.Line("%s; what is under way is finished, and nothing else is begun", p.PauseLine(answer.GetPause()))
 	}
 	p.Line("  muxpost unpause %s   ends it", attention.Scope(answer.GetPause()))
 	return nil
-}
-
-// pauseLine says in one line what is paused, since when, by whom and why.
-func pauseLine(p view.Printer, pause *dispatcherv1.Pause) string {
-	if item := pause.GetWorkItem(); item != "" {
-		return view.Clean(item) + " is paused" + pauseStory(p, pause)
-	}
-	return "all work items are paused" + pauseStory(p, pause)
-}
-
-// pauseStory says since when a pause stands, by whom and why.
-func pauseStory(p view.Printer, pause *dispatcherv1.Pause) string {
-	line := " since " + p.When(pause.GetCreateTime())
-	if pause.GetWho() != "" {
-		line += " by " + view.Clip(pause.GetWho(), 100)
-	}
-	if pause.GetReason() != "" {
-		line += ": " + view.Clip(pause.GetReason(), 300)
-	}
-	return line
 }
 
 func unpauseCommand(a *app) *cobra.Command {
@@ -164,11 +144,11 @@ func unpaused(p view.Printer, ended *dispatcherv1.Pause, left []*dispatcherv1.Pa
 	if ended == nil {
 		p.Line("it was not paused")
 	} else {
-		p.Line("ended: the pause of %s, which stood%s", cmp.Or(view.Clean(ended.GetWorkItem()), "all work items"), pauseStory(p, ended))
+		p.Line("ended: the pause of %s, which stood%s", cmp.Or(view.Clean(ended.GetWorkItem()), "all work items"), p.PauseStory(ended))
 	}
 	still := slices.DeleteFunc(slices.Clone(left), func(pause *dispatcherv1.Pause) bool { return !all && pause.GetWorkItem() != "" })
 	for _, pause := range still {
-		p.Line("%s", p.Paint(view.Warn, "still: "+pauseLine(p, pause)+" (muxpost unpause "+attention.Scope(pause)+")"))
+		p.Line("%s", p.Paint(view.Warn, "still: "+p.PauseLine(pause)+" (muxpost unpause "+attention.Scope(pause)+")"))
 	}
 	if ended != nil && (all || len(still) == 0) {
 		p.Line("  what waited goes in within about a minute")
@@ -198,6 +178,15 @@ type pauseReport struct {
 	Since    *time.Time `json:"since"`
 }
 
+// wire is the pause as the dispatcher tells it.
+func (r pauseReport) wire() *dispatcherv1.Pause {
+	out := &dispatcherv1.Pause{WorkItem: r.WorkItem, Reason: r.Reason, Who: r.Who}
+	if r.Since != nil {
+		out.CreateTime = timestamppb.New(*r.Since)
+	}
+	return out
+}
+
 func (r *report) readPauses(ctx context.Context, s *services) {
 	all, err := s.pauses(ctx)
 	if err != nil {
@@ -222,10 +211,7 @@ func (r report) printPauses(p view.Printer) {
 			p.Line("%s  and %d more: muxpost status --json", p.Paint(view.Bad, "PAUSED"), len(r.Pauses)-i)
 			break
 		}
-		wire := &dispatcherv1.Pause{WorkItem: pause.WorkItem, Reason: pause.Reason, Who: pause.Who}
-		if pause.Since != nil {
-			wire.CreateTime = timestamppb.New(*pause.Since)
-		}
-		p.Line("%s  %s (muxpost unpause %s)", p.Paint(view.Bad, "PAUSED"), pauseLine(p, wire), attention.Scope(wire))
+		wire := pause.wire()
+		p.Line("%s  %s (muxpost unpause %s)", p.Paint(view.Bad, "PAUSED"), p.PauseLine(wire), attention.Scope(wire))
 	}
 }

@@ -66,23 +66,14 @@ func (a *app) retry(ctx context.Context, id string, o retryOptions) error {
 		return view.JSON(a.stdout, answer)
 	}
 	e := answer.GetEntry()
+	a.say("%s", view.Retried(id, answer, o.typeAgain))
 	switch {
 	case o.typeAgain:
-		a.say("%s of %s is typed once more, as %s: it may then be there twice", id, view.Clean(e.GetWorkItem()), e.GetDeliveryId())
 		id = e.GetDeliveryId()
 	case answer.GetEvidenceOnly():
-		a.say("%s of %s is only looked for again: nothing is typed", id, view.Clean(e.GetWorkItem()))
 		a.say("  if it ends as unconfirmed again, after ten minutes:")
 		a.say("  muxpost retry --type-again %s   types it once more, after which it may be there twice", id)
 		a.say("  muxpost done %s   ends it instead", id)
-	case answer.GetRetried():
-		a.say("%s of %s is tried again, with %s", id, view.Clean(e.GetWorkItem()), view.Count(int(e.GetBudget()), "new try", "new tries"))
-	default:
-		when := "it is looked at now"
-		if e.GetWaitsBehind() != nil {
-			when = "its turn comes when that has ended"
-		}
-		a.say("%s of %s is on its way already: %s; %s", id, view.Clean(e.GetWorkItem()), waitLine(e), when)
 	}
 	if o.wait {
 		return a.await(ctx, s, e, o.timeout)
@@ -125,10 +116,7 @@ func (a *app) done(ctx context.Context, id string, o operatorFlags) error {
 		return err
 	case a.json:
 		return view.JSON(a.stdout, answer)
-	case answer.GetSettled():
-		a.say("%s of %s is done and is not tried again", id, view.Clean(answer.GetEntry().GetWorkItem()))
-	default:
-		a.say("%s of %s was done already: %s", id, view.Clean(answer.GetEntry().GetWorkItem()), view.Clean(answer.GetEntry().GetDetail()))
 	}
+	a.say("%s", view.Settled(id, answer))
 	return nil
 }

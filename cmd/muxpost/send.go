@@ -217,16 +217,7 @@ func (s *services) how(ctx context.Context, e *pollerv1.LedgerEntry) string {
 
 func waits(s pollerv1.LedgerState) bool { return view.Waits(s) }
 
-func waitLine(e *pollerv1.LedgerEntry) string {
-	line := view.LedgerState(e.GetState())
-	if e.GetReason() != "" {
-		line += " (" + view.Clean(e.GetReason()) + ")"
-	}
-	if behind := view.Behind(e); behind != "" {
-		line += ", " + behind
-	}
-	return line
-}
+func waitLine(e *pollerv1.LedgerEntry) string { return view.WaitLine(e) }
 
 func badDeliveryID(id string) error {
 	if session.ValidDeliveryID(id) {

@@ -154,15 +154,16 @@ func (r sourceReport) when(p view.Printer) string {
 	return " " + p.Ago(*r.LastErrorTime)
 }
 
-func (r report) printSources(p view.Printer) {
+// sourceFacts say of each source how it stands.
+func (r report) sourceFacts(p view.Printer) []view.Fact {
+	var f facts
 	if len(r.Sources) == 0 {
-		p.Line("%s  none configured: events come by hand alone (muxpost send)", label(p, "sources"))
-		return
+		f.add("sources", "none configured: events come by hand alone (muxpost send)")
 	}
 	for i, s := range r.Sources {
-		p.Line("%s  %s (%s): %s", label(p, map[bool]string{true: "sources"}[i == 0]), s.Name, strings.Join(s.Repositories, ", "),
-			s.state(p, r.serves("poller")))
+		f.add(map[bool]string{true: "sources"}[i == 0], "%s (%s): %s", s.Name, strings.Join(s.Repositories, ", "), s.state(p, r.serves("poller")))
 	}
+	return f
 }
 
 // state says in one line how the latest look went.

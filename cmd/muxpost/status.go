@@ -364,17 +364,36 @@ func (r report) print(p view.Printer) {
 	}
 	p.Line("%s  %s", p.Paint(view.Bold, r.DataDir), config)
 	r.printPauses(p)
+	p.Write(r.table(p))
+	p.Line("")
+	for _, fact := range r.sourceFacts(p) {
+		p.Line("%s  %s", label(p, fact.Label), fact.Text)
+	}
+	p.Line("%s  %s", label(p, "ledger"), tally(p, r.Ledger, ledgerStates()))
+	p.Line("%s  %s", label(p, "sessions"), tally(p, r.Sessions, sessionStates()))
+	p.Line("%s  %s", label(p, "agents"), r.agents())
+	r.printWaiting(p)
+}
+
+func sessionStates() []string { return []string{"live", "dead", "absent", "unknown"} }
+
+func (r report) agents() string {
+	return view.Count(len(r.Agents), "tmux server runs on this host", "tmux servers run on this host")
+}
+
+// table is the table of the services, and of the database.
+func (r report) table(p view.Printer) view.Table {
 	var rows [][]view.Cell
 	for _, s := range r.Services {
-		pid, since := "", ""
+		pid, since := "", view.Cell{}
 		if s.PID > 0 {
 			pid = fmt.Sprint(s.PID)
 		}
 		if s.Since != nil {
-			since = p.Ago(*s.Since)
+			since = view.Cell{Text: p.Ago(*s.Since), At: *s.Since}
 		}
 		rows = append(rows, []view.Cell{view.Text(s.Service), {Text: s.State, Tone: view.ToneOf(s.State)}, view.Text(s.Version), view.Text(pid),
-			view.Text(since), view.Text(s.Address), view.Text(s.Detail)})
+			since, view.Text(s.Address), view.Text(s.Detail)})
 	}
 	pid := ""
 	if r.Postgres.PID > 0 {
@@ -382,13 +401,7 @@ func (r report) print(p view.Printer) {
 	}
 	rows = append(rows, []view.Cell{view.Text("postgres"), {Text: r.Postgres.State, Tone: view.ToneOf(r.Postgres.State)}, view.Text(""),
 		view.Text(pid), view.Text(""), view.Text(map[bool]string{true: "local", false: "named"}[r.Postgres.Local]), view.Text(r.Postgres.Detail)})
-	p.Table("", []string{"SERVICE", "STATE", "VERSION", "PID", "STARTED", "ADDRESS", ""}, rows)
-	p.Line("")
-	r.printSources(p)
-	p.Line("%s  %s", label(p, "ledger"), tally(p, r.Ledger, ledgerStates()))
-	p.Line("%s  %s", label(p, "sessions"), tally(p, r.Sessions, []string{"live", "dead", "absent", "unknown"}))
-	p.Line("%s  %s", label(p, "agents"), view.Count(len(r.Agents), "tmux server runs on this host", "tmux servers run on this host"))
-	r.printWaiting(p)
+	return view.Table{Header: []string{"SERVICE", "STATE", "VERSION", "PID", "STARTED", "ADDRESS", ""}, Rows: rows}
 }
 
 func tally(p view.Printer, counts map[string]int, order []string) string {

@@ -33,13 +33,9 @@ func (a *app) trace(id string, all bool) error {
 	if err != nil && s.DataDir == "" {
 		return err
 	}
-	spans, err := traceOf(s.DataDir.Traces(), id)
+	spans, err := spansOf(s.DataDir.Traces(), id)
 	if err != nil {
 		return err
-	}
-	if len(spans) == 0 {
-		return fault.Newf(fault.NotFound, "", "no span in %s speaks of %s", s.DataDir.Traces(), id).
-			WithRemedy("see that the id is right (muxpost ledger) and this is the data directory of its services; the oldest traces are removed")
 	}
 	if a.json {
 		return a.values(spans)
@@ -58,6 +54,16 @@ func (a *app) trace(id string, all bool) error {
 		p.Line("\n--all shows every span and attribute")
 	}
 	return nil
+}
+
+// spansOf is traceOf, except that no span is an error too.
+func spansOf(dir, id string) ([]spanfile.Span, error) {
+	spans, err := traceOf(dir, id)
+	if err == nil && len(spans) == 0 {
+		err = fault.Newf(fault.NotFound, "", "no span in %s speaks of %s", dir, id).
+			WithRemedy("see that the id is right (muxpost ledger) and this is the data directory of its services; the oldest traces are removed")
+	}
+	return spans, err
 }
 
 // traceOf returns the spans of a delivery's traces and of those that they are linked to.

@@ -60,6 +60,9 @@ func Rules() []Rule {
 		{From: []string{"services/tmuxd/..."}, Deny: []string{module + "internal/obs/scrape"}, Why: "tmuxd has no HTTP: its metrics go by OTLP"},
 		{From: []string{"..."}, Deny: []string{"github.com/bufbuild/connect-go", "connectrpc.com/connect", "connectrpc.com/grpchealth"},
 			Why: "connect v2 succeeded these"},
+		{From: []string{"cmd/muxpost/internal/console"}, Deny: []string{"text/template", "os", "os/exec", "google.golang.org/grpc/...", module + "db/...",
+			module + "internal/...", module + "cmd/muxpost/internal/stack"}, Allow: []string{module + "internal/rpc"},
+			Why: "a page is escaped by html/template, and asks through the command's clients: no address, credential, file or program is known there"},
 		{From: []string{"core/...", "db/...", "internal/...", "services/...", "cmd/..."}, Deny: []string{module + "test/..."},
 			Why: "the product does not stand on its tests"},
 	}

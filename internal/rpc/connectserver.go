@@ -64,11 +64,6 @@ func NewConnectServer(options Options) (*ConnectServer, error) {
 // RPC returns what generated Register functions take. Services are registered before Serve.
 func (s *ConnectServer) RPC() *connect.Server { return s.rpc }
 
-// Mux takes handlers beside the RPCs, such as a console's pages, before Serve. They are behind the same guard against other
-// web pages, but Authorize is not asked for them. A handler of everything is registered as "/", without a method, or it
-// would contradict the patterns of the RPCs.
-func (s *ConnectServer) Mux() *http.ServeMux { return s.mux }
-
 // Page answers GET at a path, for whoever Authorize lets make a call of that name.
 func (s *ConnectServer) Page(path string, page http.Handler) {
 	s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
@@ -106,7 +101,7 @@ func (s *ConnectServer) Serve(ctx context.Context, listener net.Listener) error 
 	strict.UnmarshalOptions.DiscardUnknown = false
 	connecthttp.Mount(s.mux, s.rpc, connecthttp.WithReadMaxBytes(s.options.MaxMessageBytes),
 		connecthttp.WithCodecs(connectproto.NewBinaryCodec(), strict))
-	server := s.server(guard(withAnswer(s.mux), listener.Addr(), s.options.AllowedHosts))
+	server := s.server(Guard(withAnswer(s.mux), listener.Addr(), s.options.AllowedHosts))
 	served := make(chan error, 1)
 	go func() {
 		if s.options.TLS != nil {

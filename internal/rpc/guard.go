@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// guard keeps web pages of other origins away from an HTTP server. A browser lets any page post to any address: such
+// Guard keeps web pages of other origins away from an HTTP server. A browser lets any page post to any address: such
 // requests are told by their headers. A page can also have its own name point at this machine, and then counts as the same
-// origin: on a loopback address, only requests for a loopback name are answered.
-func guard(next http.Handler, addr net.Addr, allowedHosts []string) http.Handler {
+// origin: on a loopback address, only requests for a loopback name are answered, and for the names that are allowed besides.
+func Guard(next http.Handler, addr net.Addr, allowedHosts []string) http.Handler {
 	origins := http.NewCrossOriginProtection()
 	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "muxpost does not take requests from pages of other origins", http.StatusForbidden)

@@ -16,7 +16,7 @@ func (p Printer) Harnesses(harnesses []*tmuxdv1.HarnessInfo, first string) {
 		program := Text(h.GetBinary())
 		if h.GetBinary() == "" {
 			missing = append(missing, Clean(h.GetName()))
-			if program = (Cell{"not installed", Dim}); h.GetName() == first {
+			if program = (Cell{Text: "not installed", Tone: Dim}); h.GetName() == first {
 				program.Tone = Bad
 			}
 		}

@@ -23,28 +23,31 @@ func HostState(h *dispatcherv1.Host) string {
 }
 
 // Hosts writes a table of hosts.
-func (p Printer) Hosts(hosts []*dispatcherv1.Host) {
+func (p Printer) Hosts(hosts []*dispatcherv1.Host) { p.Write(p.HostsTable(hosts)) }
+
+// HostsTable is the table of hosts.
+func (p Printer) HostsTable(hosts []*dispatcherv1.Host) Table {
 	rows := make([][]Cell, 0, len(hosts))
 	for _, h := range hosts {
-		state := Cell{HostState(h), Good}
+		state := Cell{Text: HostState(h), Tone: Good}
 		switch {
 		case !h.GetReached():
 			state.Tone = Bad
 		case h.GetDraining() || h.GetKeptAwayUntil() != nil:
 			state.Tone = Warn
 		}
-		since := ""
+		since := Cell{}
 		if t := h.GetSince(); t != nil {
-			since = p.Ago(t.AsTime())
+			since = p.since(t)
 		}
 		agents := fmt.Sprint(h.GetLive())
 		if h.GetCapacity() > 0 {
 			agents = fmt.Sprintf("%d of %d", h.GetLive(), h.GetCapacity())
 		}
-		rows = append(rows, []Cell{Text(h.GetName()), state, Text(since), Text(agents), Text(labelsOf(h.GetLabels())), Text(buildName(h.GetBuild())),
+		rows = append(rows, []Cell{Text(h.GetName()), state, since, Text(agents), Text(labelsOf(h.GetLabels())), Text(buildName(h.GetBuild())),
 			Text(h.GetAddress()), Text(hostDetail(h))})
 	}
-	p.Table("there is no host", []string{"HOST", "STATE", "SINCE", "AGENTS", "LABELS", "TMUXD", "ADDRESS", "DETAIL"}, rows)
+	return Table{"there is no host", []string{"HOST", "STATE", "SINCE", "AGENTS", "LABELS", "TMUXD", "ADDRESS", "DETAIL"}, rows}
 }
 
 func hostDetail(h *dispatcherv1.Host) string {
@@ -93,11 +96,14 @@ func buildName(b *dispatcherv1.Build) string {
 }
 
 // Superseded writes a table of sessions that were left behind.
-func (p Printer) Superseded(all []*dispatcherv1.Superseded) {
+func (p Printer) Superseded(all []*dispatcherv1.Superseded) { p.Write(p.SupersededTable(all)) }
+
+// SupersededTable is the table of sessions that were left behind.
+func (p Printer) SupersededTable(all []*dispatcherv1.Superseded) Table {
 	rows := make([][]Cell, 0, len(all))
 	for _, s := range all {
 		rows = append(rows, []Cell{Text(s.GetWorkItem()), Text(s.GetHost()), Text(s.GetTarget()), Text(s.GetHarness()), Text(s.GetConversationId()),
-			Text(p.Ago(s.GetCreateTime().AsTime())), Text(s.GetDirectory())})
+			p.since(s.GetCreateTime()), Text(s.GetDirectory())})
 	}
-	p.Table("no session was left behind", []string{"ITEM", "HOST", "TARGET", "HARNESS", "CONVERSATION", "SINCE", "DIRECTORY"}, rows)
+	return Table{"no session was left behind", []string{"ITEM", "HOST", "TARGET", "HARNESS", "CONVERSATION", "SINCE", "DIRECTORY"}, rows}
 }

@@ -7,7 +7,10 @@ import (
 )
 
 // Links writes how pull requests came to their work items.
-func (p Printer) Links(links []*pollerv1.PullLink) {
+func (p Printer) Links(links []*pollerv1.PullLink) { p.Write(p.LinksTable(links)) }
+
+// LinksTable is the table of how pull requests came to their work items.
+func (p Printer) LinksTable(links []*pollerv1.PullLink) Table {
 	rows := make([][]Cell, 0, len(links))
 	for _, l := range links {
 		holds := "now"
@@ -15,9 +18,9 @@ func (p Printer) Links(links []*pollerv1.PullLink) {
 			holds = "before"
 		}
 		rows = append(rows, []Cell{
-			Text(l.GetPull()), Text(cmp.Or(l.GetWorkItem(), "(none)")), Text(holds), Text(p.Ago(l.GetCreateTime().AsTime())),
+			Text(l.GetPull()), Text(cmp.Or(l.GetWorkItem(), "(none)")), Text(holds), p.since(l.GetCreateTime()),
 			Text(l.GetDetail()), Text(l.GetWho()),
 		})
 	}
-	p.Table("no pull request belongs to a work item", []string{"PULL REQUEST", "ITEM", "HOLDS", "SINCE", "HOW", "BY"}, rows)
+	return Table{"no pull request belongs to a work item", []string{"PULL REQUEST", "ITEM", "HOLDS", "SINCE", "HOW", "BY"}, rows}
 }

@@ -23,19 +23,20 @@ func Outcome(o dispatcherv1.Outcome) string { return Word(o.String(), "OUTCOME_"
 
 // activityCell writes what an agent does and for how long; of one whose host is away, until when that is known.
 func (p Printer) activityCell(s *dispatcherv1.Session) Cell {
-	text := Activity(s.GetActivity())
+	text, at := Activity(s.GetActivity()), time.Time{}
 	switch since, asOf := s.GetActivitySince(), s.GetActivityAsOf(); {
 	case s.GetActivity() == dispatcherv1.SessionActivity_SESSION_ACTIVITY_UNSPECIFIED:
-		return Cell{"-", Dim}
+		return Cell{Text: "-", Tone: Dim}
 	case asOf != nil:
-		return Cell{text + " (as of " + p.Ago(asOf.AsTime()) + ")", Dim}
+		return Cell{Text: text + " (as of " + p.Ago(asOf.AsTime()) + ")", Tone: Dim, At: asOf.AsTime()}
 	case since != nil:
+		at = since.AsTime()
 		text += " " + Short(max(p.Now.Sub(since.AsTime()), 0).Truncate(time.Second))
 	}
 	if NeedsPerson(s.GetActivity()) || s.GetActivity() == dispatcherv1.SessionActivity_SESSION_ACTIVITY_UNCLEAR {
-		return Cell{text, Warn}
+		return Cell{Text: text, Tone: Warn, At: at}
 	}
-	return Text(text)
+	return Cell{Text: text, At: at}
 }
 
 // NeedsPerson reports whether an agent waits for a person.
@@ -65,24 +66,38 @@ func ToneOf(word string) Tone {
 	return Plain
 }
 
-func stateCell(word string) Cell { return Cell{word, ToneOf(word)} }
+// flagged puts flags beside a state.
+func flagged(state Cell, flags []dispatcherv1.SessionFlag) Cell {
+	for _, f := range flags {
+		state.Text += ", " + Word(f.String(), "SESSION_FLAG_")
+	}
+	return state
+}
+
+func stateCell(word string) Cell { return Cell{Text: word, Tone: ToneOf(word)} }
 
 // Ledger writes rows of the ledger.
-func (p Printer) Ledger(entries []*pollerv1.LedgerEntry) {
+func (p Printer) Ledger(entries []*pollerv1.LedgerEntry) { p.Write(p.LedgerTable(entries)) }
+
+// LedgerTable is the table of rows of the ledger.
+func (p Printer) LedgerTable(entries []*pollerv1.LedgerEntry) Table {
 	rows := make([][]Cell, 0, len(entries))
 	for _, e := range entries {
-		next := p.Next(e)
+		next := Text(p.Next(e))
+		if next.Text != "" {
+			next.At = e.GetNextLook().AsTime()
+		}
 		tries := fmt.Sprintf("%d/%d", e.GetTries(), e.GetBudget())
 		if e.GetTries() == 0 && !Waits(e.GetState()) {
 			tries = "-"
 		}
 		rows = append(rows, []Cell{
 			Text(e.GetDeliveryId()), Text(e.GetWorkItem()), stateCell(LedgerState(e.GetState())), Text(kind(e)), Text(by(e)),
-			Text(tries), Text(next), Text(p.Ago(e.GetCreateTime().AsTime())), Text(Why(e)),
+			Text(tries), next, p.since(e.GetCreateTime()), Text(Why(e)),
 		})
 	}
-	p.Table("no event in the ledger",
-		[]string{"DELIVERY", "ITEM", "STATE", "KIND", "BY", "TRIES", "NEXT LOOK", "CAME IN", "REASON"}, rows)
+	return Table{"no event in the ledger",
+		[]string{"DELIVERY", "ITEM", "STATE", "KIND", "BY", "TRIES", "NEXT LOOK", "CAME IN", "REASON"}, rows}
 }
 
 // Counts writes how many events are in each state, and for which reasons.
@@ -236,7 +251,10 @@ func Ending(e *dispatcherv1.Ending) string {
 }
 
 // Sessions writes sessions.
-func (p Printer) Sessions(sessions []*dispatcherv1.Session) {
+func (p Printer) Sessions(sessions []*dispatcherv1.Session) { p.Write(p.SessionsTable(sessions)) }
+
+// SessionsTable is the table of sessions.
+func (p Printer) SessionsTable(sessions []*dispatcherv1.Session) Table {
 	rows := make([][]Cell, 0, len(sessions))
 	for _, s := range sessions {
 		state, detail := SessionState(s.GetState()), s.GetStateDetail()
@@ -247,36 +265,51 @@ func (p Printer) Sessions(sessions []*dispatcherv1.Session) {
 			detail = "the order to " + Ending(e) + " it waits for its host; " + detail
 		}
 		rows = append(rows, []Cell{
-			Text(s.GetWorkItem()), Text(s.GetTarget()), stateCell(state), p.activityCell(s), Text(s.GetHarness()), Text(s.GetHost()),
-			Text(s.GetConversationId()), Text(p.Ago(s.GetUpdateTime().AsTime())), Text(detail),
+			Text(s.GetWorkItem()), Text(s.GetTarget()), flagged(stateCell(state), s.GetFlags()), p.activityCell(s), Text(s.GetHarness()), Text(s.GetHost()),
+			Text(s.GetConversationId()), p.since(s.GetUpdateTime()), Text(detail),
 		})
 	}
-	p.Table("no session is recorded", []string{"ITEM", "TARGET", "STATE", "DOES", "HARNESS", "HOST", "CONVERSATION", "CHANGED", "DETAIL"}, rows)
+	return Table{"no session is recorded", []string{"ITEM", "TARGET", "STATE", "DOES", "HARNESS", "HOST", "CONVERSATION", "CHANGED", "DETAIL"}, rows}
 }
 
 // Events writes events, one line each, so that a stream of them can be followed.
 func (p Printer) Events(events []*dispatcherv1.Event) {
 	for _, e := range events {
-		fields := e.GetFields()
-		var words []string
-		for _, key := range slices.Sorted(maps.Keys(fields)) {
-			if value := fields[key]; value != "" && !slices.Contains([]string{"work_item", "delivery_id"}, key) {
-				words = append(words, p.Paint(Dim, key+"=")+Clip(value, maxCell))
-			}
-		}
 		p.Line("%s  %s  %-24s %s  %s  %s", p.Paint(Dim, fmt.Sprintf("%6d", e.GetSequence())),
 			e.GetTime().AsTime().In(p.Now.Location()).Format("Jan 2 15:04:05.000"), Clean(e.GetType()), Clean(e.GetWorkItem()),
-			cmp.Or(Clean(e.GetDeliveryId()), "-"), strings.Join(words, " "))
+			cmp.Or(Clean(e.GetDeliveryId()), "-"), p.fields(e))
 	}
+}
+
+// fields are an event's own, without those that have a place of their own.
+func (p Printer) fields(e *dispatcherv1.Event) string {
+	var words []string
+	for _, key := range slices.Sorted(maps.Keys(e.GetFields())) {
+		if value := e.GetFields()[key]; value != "" && !slices.Contains([]string{"work_item", "delivery_id"}, key) {
+			words = append(words, p.Paint(Dim, key+"=")+Clip(value, maxCell))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// EventsTable is the table of events, the newest first.
+func (p Printer) EventsTable(events []*dispatcherv1.Event) Table {
+	rows := make([][]Cell, 0, len(events))
+	for _, e := range slices.Backward(events) {
+		at := e.GetTime().AsTime()
+		rows = append(rows, []Cell{{Text: at.In(p.Now.Location()).Format("Jan 2 15:04:05.000"), At: at}, Text(e.GetType()), Text(e.GetWorkItem()),
+			Text(e.GetDeliveryId()), Text(p.fields(e)), Text(fmt.Sprint(e.GetSequence()))})
+	}
+	return Table{"no event", []string{"WHEN", "TYPE", "ITEM", "DELIVERY", "FIELDS", "NUMBER"}, rows}
 }
 
 // Polls writes what looks at sources found.
 func (p Printer) Polls(sources []*pollerv1.SourcePoll) {
 	rows := make([][]Cell, 0, len(sources))
 	for _, s := range sources {
-		state := Cell{"ok", Good}
+		state := Cell{Text: "ok", Tone: Good}
 		if s.GetError() != "" {
-			state = Cell{"fail", Bad}
+			state = Cell{Text: "fail", Tone: Bad}
 		}
 		rows = append(rows, []Cell{
 			Text(s.GetSource()), state, Text(fmt.Sprint(s.GetItems())), Text(fmt.Sprint(s.GetNewEvents())),

@@ -11,7 +11,10 @@ import (
 )
 
 // Sources writes a table of sources.
-func (p Printer) Sources(sources []*pollerv1.Source) {
+func (p Printer) Sources(sources []*pollerv1.Source) { p.Write(p.SourcesTable(sources)) }
+
+// SourcesTable is the table of sources.
+func (p Printer) SourcesTable(sources []*pollerv1.Source) Table {
 	rows := make([][]Cell, 0, len(sources))
 	for _, s := range sources {
 		failed := 0
@@ -20,24 +23,24 @@ func (p Printer) Sources(sources []*pollerv1.Source) {
 				failed++
 			}
 		}
-		state := Cell{"not looked at yet", Plain}
+		state := Cell{Text: "not looked at yet", Tone: Plain}
 		switch {
 		case s.GetLastError() != "":
-			state = Cell{"failed", Bad}
+			state = Cell{Text: "failed", Tone: Bad}
 		case s.GetNotBefore() != nil:
-			state = Cell{"limited", Warn}
+			state = Cell{Text: "limited", Tone: Warn}
 		case s.GetLastSuccessTime() != nil:
-			state = Cell{"read " + p.Ago(s.GetLastSuccessTime().AsTime()), Good}
+			state = Cell{Text: "read " + p.Ago(s.GetLastSuccessTime().AsTime()), Tone: Good, At: s.GetLastSuccessTime().AsTime()}
 		}
 		repositories := Text(fmt.Sprint(len(s.GetRepositories())))
 		if failed > 0 {
-			repositories = Cell{fmt.Sprintf("%d, %d failed", len(s.GetRepositories()), failed), Bad}
+			repositories = Cell{Text: fmt.Sprintf("%d, %d failed", len(s.GetRepositories()), failed), Tone: Bad}
 		}
 		rows = append(rows, []Cell{Text(s.GetName()), state, Text(p.Due(s.GetNextLookTime())), repositories, Text(fmt.Sprint(s.GetKnownItems())),
 			Text(s.GetCredential()), p.left(s.GetRateLimits()), Text(requests(s.GetRequests())), Text(detail(s))})
 	}
-	p.Table("no source is configured: events come by hand alone (muxpost send)",
-		[]string{"SOURCE", "STATE", "NEXT LOOK", "REPOSITORIES", "ITEMS", "AS", "LEFT", "REQUESTS", "DETAIL"}, rows)
+	return Table{"no source is configured: events come by hand alone (muxpost send)",
+		[]string{"SOURCE", "STATE", "NEXT LOOK", "REPOSITORIES", "ITEMS", "AS", "LEFT", "REQUESTS", "DETAIL"}, rows}
 }
 
 // left says how much of the limit of ordinary requests is left where that is least.
@@ -90,21 +93,31 @@ func skewed(d time.Duration) string {
 func (p Printer) Source(s *pollerv1.Source) {
 	p.Sources([]*pollerv1.Source{s})
 	p.Line("")
+	p.Write(p.LimitsTable(s))
+	p.Line("")
+	p.Write(p.RepositoriesTable(s))
+}
+
+// LimitsTable is the table of a source's limits.
+func (p Printer) LimitsTable(s *pollerv1.Source) Table {
 	rows := [][]Cell{}
 	for _, l := range s.GetRateLimits() {
 		rows = append(rows, []Cell{Text(cmp.Or(l.GetCredential(), "(no token)")), Text(l.GetResource()), Text(fmt.Sprintf("%d of %d", l.GetRemaining(), l.GetLimit())),
 			Text(p.When(l.GetResetTime()))})
 	}
-	p.Table("no limit is known yet", []string{"LIMIT OF", "FOR", "LEFT", "UNTIL"}, rows)
-	p.Line("")
-	rows = nil
+	return Table{"no limit is known yet", []string{"LIMIT OF", "FOR", "LEFT", "UNTIL"}, rows}
+}
+
+// RepositoriesTable is the table of a source's repositories.
+func (p Printer) RepositoriesTable(s *pollerv1.Source) Table {
+	var rows [][]Cell
 	for _, r := range s.GetRepositoryStates() {
-		state := Cell{"not read yet", Plain}
+		state := Cell{Text: "not read yet", Tone: Plain}
 		switch {
 		case r.GetLastError() != "":
-			state = Cell{"failed", Bad}
+			state = Cell{Text: "failed", Tone: Bad}
 		case r.GetLastSuccessTime() != nil:
-			state = Cell{"read " + p.Ago(r.GetLastSuccessTime().AsTime()), Good}
+			state = Cell{Text: "read " + p.Ago(r.GetLastSuccessTime().AsTime()), Tone: Good, At: r.GetLastSuccessTime().AsTime()}
 		}
 		next := "at the next look"
 		if r.GetNextLookTime() != nil {
@@ -118,11 +131,11 @@ func (p Printer) Source(s *pollerv1.Source) {
 			words = append(words, k.GetKind()+" is not read: "+k.GetProblem())
 			state.Tone = Warn
 		}
-		full := ""
+		full := Cell{}
 		if r.GetLastFullTime() != nil {
-			full = p.Ago(r.GetLastFullTime().AsTime())
+			full = p.since(r.GetLastFullTime())
 		}
-		rows = append(rows, []Cell{Text(r.GetRepository()), state, Text(next), Text(full), Text(requests(r.GetRequests())), Text(strings.Join(words, "; "))})
+		rows = append(rows, []Cell{Text(r.GetRepository()), state, Text(next), full, Text(requests(r.GetRequests())), Text(strings.Join(words, "; "))})
 	}
-	p.Table("it has no repositories", []string{"REPOSITORY", "STATE", "NEXT LOOK", "IN FULL", "REQUESTS", "DETAIL"}, rows)
+	return Table{"it has no repositories", []string{"REPOSITORY", "STATE", "NEXT LOOK", "IN FULL", "REQUESTS", "DETAIL"}, rows}
 }

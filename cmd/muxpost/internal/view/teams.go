@@ -43,22 +43,25 @@ func runTone(r *teamv1.Run) Tone {
 func taskState(t *teamv1.TaskStatus) Cell {
 	switch t.GetState() {
 	case teamv1.TaskState_TASK_STATE_PENDING:
-		return Cell{"pending", Dim}
+		return Cell{Text: "pending", Tone: Dim}
 	case teamv1.TaskState_TASK_STATE_IN_PROGRESS:
-		return Cell{"in progress", Bold}
+		return Cell{Text: "in progress", Tone: Bold}
 	case teamv1.TaskState_TASK_STATE_COMPLETED:
-		return Cell{"completed", Good}
+		return Cell{Text: "completed", Tone: Good}
 	case teamv1.TaskState_TASK_STATE_FAILED:
-		return Cell{"failed", Bad}
+		return Cell{Text: "failed", Tone: Bad}
 	case teamv1.TaskState_TASK_STATE_BLOCKED:
-		return Cell{"blocked", Warn}
+		return Cell{Text: "blocked", Tone: Warn}
 	case teamv1.TaskState_TASK_STATE_UNSPECIFIED:
 	}
-	return Cell{"corrupt", Bad}
+	return Cell{Text: "corrupt", Tone: Bad}
 }
 
 // Runs writes a table of runs.
-func (p Printer) Runs(runs []*teamv1.Run) {
+func (p Printer) Runs(runs []*teamv1.Run) { p.Write(p.RunsTable(runs)) }
+
+// RunsTable is the table of runs.
+func (p Printer) RunsTable(runs []*teamv1.Run) Table {
 	rows := make([][]Cell, 0, len(runs))
 	for _, r := range runs {
 		held := ""
@@ -69,17 +72,17 @@ func (p Printer) Runs(runs []*teamv1.Run) {
 		default:
 			held = "no"
 		}
-		rows = append(rows, []Cell{Text(r.GetTeam()), {RunState(r), runTone(r)}, Text(p.When(r.GetPhaseSince())), Text(fmt.Sprint(r.GetTasks())), Text(held),
+		rows = append(rows, []Cell{Text(r.GetTeam()), {Text: RunState(r), Tone: runTone(r)}, p.when(r.GetPhaseSince()), Text(fmt.Sprint(r.GetTasks())), Text(held),
 			Text(r.GetWho()), Text(r.GetRunId()), Text(cmp.Or(r.GetProblem(), r.GetWaits(), r.GetDetail(), r.GetReason()))})
 	}
-	p.Table("there is no run", []string{"TEAM", "PHASE", "SINCE", "TASKS", "COORDINATED", "BY", "RUN", "DETAIL"}, rows)
+	return Table{"there is no run", []string{"TEAM", "PHASE", "SINCE", "TASKS", "COORDINATED", "BY", "RUN", "DETAIL"}, rows}
 }
 
 // Run writes how a run stands.
 func (p Printer) Run(whole *teamv1.GetRunResponse) {
-	p.runHead(whole.GetRun())
+	p.RunHead(whole.GetRun())
 	p.Line("")
-	p.tasks(whole.GetTasks(), whole.GetAttempts())
+	p.Write(p.TasksTable(whole.GetTasks(), whole.GetAttempts()))
 	if n := owed(whole.GetAttempts()); n > 0 {
 		p.Line("")
 		p.Line("%s still to be stopped at hosts that do not answer", Count(n, "attempt is", "attempts are"))
@@ -102,8 +105,8 @@ func owed(attempts []*teamv1.AttemptStatus) (n int) {
 	return n
 }
 
-// runHead writes the lines above the tasks.
-func (p Printer) runHead(r *teamv1.Run) {
+// RunHead writes the lines above the tasks.
+func (p Printer) RunHead(r *teamv1.Run) {
 	p.Line("%s  %s  %s of %d tasks completed, %d of %d fix loops spent", p.Paint(Bold, Clean(r.GetTeam())), p.Paint(runTone(r), RunState(r)),
 		fmt.Sprint(r.GetCompleted()), r.GetTasks(), r.GetFixLoops(), r.GetMaxFixLoops())
 	p.Line("run %s, begun %s%s", r.GetRunId(), p.When(r.GetCreateTime()), byWhom(r.GetWho()))
@@ -132,8 +135,8 @@ func byWhom(who string) string {
 	return " by " + Clean(who)
 }
 
-// tasks writes a table of tasks with their workers.
-func (p Printer) tasks(tasks []*teamv1.TaskStatus, attempts []*teamv1.AttemptStatus) {
+// TasksTable is the table of tasks with their workers.
+func (p Printer) TasksTable(tasks []*teamv1.TaskStatus, attempts []*teamv1.AttemptStatus) Table {
 	last := map[string]*teamv1.AttemptStatus{}
 	for _, a := range attempts {
 		last[a.GetTaskId()] = a
@@ -155,7 +158,7 @@ func (p Printer) tasks(tasks []*teamv1.TaskStatus, attempts []*teamv1.AttemptSta
 		rows = append(rows, []Cell{Text(t.GetTaskId()), taskState(t), Text(number), Text(a.GetWorker()), Text(p.span(a)), Text(strings.Join(t.GetNeeds(), " ")),
 			Text(why)})
 	}
-	p.Table("it has no tasks", []string{"TASK", "STATE", "TRY", "WORKER", "TIME", "NEEDS", "LAST"}, rows)
+	return Table{"it has no tasks", []string{"TASK", "STATE", "TRY", "WORKER", "TIME", "NEEDS", "LAST"}, rows}
 }
 
 // span is how long an attempt has taken.
@@ -177,16 +180,21 @@ func (p Printer) span(a *teamv1.AttemptStatus) string {
 // RunHistory writes what became of a run.
 func (p Printer) RunHistory(entries []*teamv1.HistoryEntry) {
 	p.Line("")
+	p.Write(p.RunHistoryTable(entries))
+}
+
+// RunHistoryTable is the table of what became of a run.
+func (p Printer) RunHistoryTable(entries []*teamv1.HistoryEntry) Table {
 	rows := make([][]Cell, 0, len(entries))
 	for _, e := range entries {
 		what := e.GetWhat()
 		if what == "phase" {
 			what = e.GetFrom() + " → " + e.GetTo()
 		}
-		rows = append(rows, []Cell{Text(p.When(e.GetTime())), Text(what), Text(e.GetTaskId()), Text(strings.Join(slices.DeleteFunc([]string{e.GetReason(), e.GetDetail(), e.GetWho()},
+		rows = append(rows, []Cell{p.when(e.GetTime()), Text(what), Text(e.GetTaskId()), Text(strings.Join(slices.DeleteFunc([]string{e.GetReason(), e.GetDetail(), e.GetWho()},
 			func(s string) bool { return s == "" }), ", "))})
 	}
-	p.Table("nothing is recorded", []string{"WHEN", "WHAT", "TASK", "DETAIL"}, rows)
+	return Table{"nothing is recorded", []string{"WHEN", "WHAT", "TASK", "DETAIL"}, rows}
 }
 
 // RunSummary writes what came of a run that is over.
@@ -265,9 +273,9 @@ func (b *Board) Show(step *teamv1.WatchRunResponse) {
 	var out bytes.Buffer
 	p := b.Printer
 	p.Out = &out
-	p.runHead(step.GetRun())
+	p.RunHead(step.GetRun())
 	p.Line("")
-	p.tasks(step.GetTasks(), step.GetAttempts())
+	p.Write(p.TasksTable(step.GetTasks(), step.GetAttempts()))
 	if b.lines > 0 {
 		fmt.Fprintf(b.Out, "\x1b[%dA\x1b[J", b.lines) //nolint:errcheck // A terminal that is gone has no reader.
 	}

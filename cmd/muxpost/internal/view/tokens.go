@@ -19,7 +19,7 @@ func (p Printer) TokenState(t *dispatcherv1.Token) string {
 func (p Printer) Tokens(tokens []*dispatcherv1.Token) {
 	rows := make([][]Cell, 0, len(tokens))
 	for _, t := range tokens {
-		state, used, ends := Cell{p.TokenState(t), Good}, "never", "never"
+		state, used, ends := Cell{Text: p.TokenState(t), Tone: Good}, "never", "never"
 		if state.Text != "valid" {
 			state.Tone = Bad
 		}

@@ -19,9 +19,9 @@ func TreeState(t *tmuxdv1.WorkingTree) string {
 func (p Printer) Trees(trees []*tmuxdv1.WorkingTree) {
 	rows := make([][]Cell, 0, len(trees))
 	for _, t := range trees {
-		holds := Cell{t.GetHolds(), Good}
+		holds := Cell{Text: t.GetHolds(), Tone: Good}
 		if !t.GetNothingToLose() {
-			holds = Cell{t.GetHolds(), Warn}
+			holds = Cell{Text: t.GetHolds(), Tone: Warn}
 		}
 		rows = append(rows, []Cell{
 			Text(t.GetWorkItem()), Text(TreeState(t)), Text(Word(t.GetKind().String(), "TREE_KIND_")), Text(t.GetBranch()),

@@ -40,6 +40,8 @@ const maxCell = 100
 type Cell struct {
 	Text string
 	Tone Tone
+	// At is the time that the text tells of, for readers that can be shown it in full; zero when it tells of none.
+	At time.Time
 }
 
 // Text returns a cell without colour.
@@ -86,7 +88,7 @@ func (p Printer) Table(none string, header []string, rows [][]Cell) {
 	}
 	cells := make([]Cell, len(header))
 	for i, h := range header {
-		cells[i] = Cell{h, Dim}
+		cells[i] = Cell{Text: h, Tone: Dim}
 	}
 	p.row(widths, cells)
 	for _, row := range rows {

@@ -75,7 +75,8 @@ func TestLists_ReadAsTheyShould(t *testing.T) {
 				UpdateTime: ago(time.Hour)}, {WorkItem: "github:octo/widget#9", Target: "loop-octo-widget-9", Host: "h2",
 				State: dispatcherv1.SessionState_SESSION_STATE_UNKNOWN, StateDetail: "nobody answers", UpdateTime: ago(time.Hour),
 				Ending: &dispatcherv1.Ending{Verb: dispatcherv1.EndingVerb_ENDING_VERB_CLOSE}},
-				{WorkItem: "github:octo/widget#10", Activity: dispatcherv1.SessionActivity_SESSION_ACTIVITY_WORKING, ActivitySince: ago(90 * time.Second), UpdateTime: ago(time.Minute)},
+				{WorkItem: "github:octo/widget#10", State: dispatcherv1.SessionState_SESSION_STATE_DEAD, Flags: []dispatcherv1.SessionFlag{dispatcherv1.SessionFlag_SESSION_FLAG_DETACHED},
+					Activity: dispatcherv1.SessionActivity_SESSION_ACTIVITY_WORKING, ActivitySince: ago(90 * time.Second), UpdateTime: ago(time.Minute)},
 				{WorkItem: "github:octo/widget#11", Activity: dispatcherv1.SessionActivity_SESSION_ACTIVITY_IDLE, ActivitySince: ago(time.Hour), ActivityAsOf: ago(time.Minute), UpdateTime: ago(time.Minute)}})
 		},
 		"orphans": func(p Printer) {

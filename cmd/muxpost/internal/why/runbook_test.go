@@ -124,7 +124,7 @@ func shown(t *testing.T) map[string][]string {
 		"Sessions, activity":                enum(dispatcherv1.SessionActivity_name, "SESSION_ACTIVITY_", false),
 		"Sessions, orphan":                  enum(dispatcherv1.OrphanKind_name, "ORPHAN_KIND_", false),
 		"Hosts, state":                      words(hosts, view.HostState),
-		"Sources, state":                    written(t, "cmd/muxpost/internal/view/sources.go", `state :?= Cell\{"([a-z ]+)"`),
+		"Sources, state":                    written(t, "cmd/muxpost/internal/view/sources.go", `state :?= Cell\{Text: "([a-z ]+)"`),
 		"Services, state":                   written(t, "cmd/muxpost/status.go", `(?:State: |State = |State, r\.Detail = )"([a-z]+)"`),
 		"What needs a person, kind":         words(attention.Kinds(), func(k attention.Kind) string { return string(k) }),
 		"Attempts, state":                   words(task.States(), task.State.String),
