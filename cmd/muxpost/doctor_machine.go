@@ -36,6 +36,16 @@ func indented(text string) string {
 	return strings.Join(lines, "\n"+strings.Repeat(" ", 21))
 }
 
+// shell says whether what is started from here would end with an agent.
+func (d *doctor) shell(context.Context) {
+	const check = "shell"
+	if stack.InSession(d.app.environ) {
+		d.add(check, levelWarn, "this runs inside an agent's session, and what is started here ends with it", "run muxpost up in a shell of your own")
+		return
+	}
+	d.ok(check, "it is not inside an agent's session")
+}
+
 func (d *doctor) programs(ctx context.Context) {
 	const check = "programs"
 	d.ok(check, "muxpost %s in %s", version.String(), d.stack.BinDir)

@@ -349,6 +349,19 @@ func TestInfo_TellsWhatTheHostHasAndWhatIsWrong(t *testing.T) {
 	}
 }
 
+func TestWarnings_OfATmuxdThatAnAgentStarted(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		stamp, launcher string
+		warned          bool
+	}{{"s1", "", true}, {"", "", false}, {"s1", "/run/muxpost-agents.sock", false}} {
+		all := strings.Join(surroundings{stateDir: t.TempDir(), stamp: row.stamp, launcher: row.launcher}.warnings(), "\n")
+		if strings.Contains(all, "inside an agent's session") != row.warned {
+			t.Errorf("%+v: %q", row, all)
+		}
+	}
+}
+
 func TestWarnings_OfAServiceWhoseStopEndsTheAgents(t *testing.T) {
 	const system, user = "0::/system.slice/muxpost.service\n", "4:memory:/x\n0::/user.slice/user-1000.slice/user@1000.service/app.slice/muxpost.service\n"
 	for _, c := range []struct {

@@ -18,7 +18,7 @@ import (
 )
 
 // surroundings are what the machine is looked at for.
-type surroundings struct{ tmuxVersion, stateDir, launcher string }
+type surroundings struct{ tmuxVersion, stateDir, launcher, stamp string }
 
 // machine looks at the machine: what is left on it, and what a person should repair.
 func (s surroundings) machine() server.Machine {
@@ -50,7 +50,7 @@ func (s surroundings) warnings() []string {
 	var out []string
 	group := read("/proc/self/cgroup")
 	for _, w := range []string{oldTmux(s.tmuxVersion), noLinger(group, "/var/lib/systemd/linger"), sharedUnit(group, s.launcher, killMode), noLauncher(s.launcher),
-		fleeting(s.stateDir)} {
+		insideAgent(s.stamp, s.launcher), fleeting(s.stateDir)} {
 		if w != "" {
 			out = append(out, w)
 		}
@@ -124,6 +124,16 @@ func killMode(unit string, user bool) string {
 		return ""
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// insideAgent warns of a tmuxd that an agent started, whose incarnation the stamp in our environment names: all that an agent starts ends with it.
+// With a launcher the agents are systemd's, and only tmuxd would end.
+func insideAgent(stamp, launcher string) string {
+	if stamp == "" || launcher != "" {
+		return ""
+	}
+	return "tmuxd was started inside an agent's session, and ends with it, as does every agent that it starts. " +
+		"Run muxpost down there, and muxpost up in a shell of your own; agents that it started already end with that session all the same"
 }
 
 // noLauncher warns of a launcher that is not there: no session can start.

@@ -22,6 +22,7 @@ import (
 	"muxpost.dev/muxpost/internal/run"
 	"muxpost.dev/muxpost/internal/settings"
 	"muxpost.dev/muxpost/internal/version"
+	"muxpost.dev/muxpost/internal/wrapper"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 	"muxpost.dev/muxpost/services/tmuxd/internal/attempt"
 	"muxpost.dev/muxpost/services/tmuxd/internal/channel"
@@ -131,7 +132,10 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, fault.ReasonTmuxMissing, "tmux cannot be run", err)
 	}
-	look := surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir, launcher: c.Launcher}
+	look := surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir, launcher: c.Launcher, stamp: os.Getenv(wrapper.StampVariable)}
+	if insideAgent(look.stamp, look.launcher) != "" {
+		telemetry.Logger.WarnContext(ctx, "tmuxd runs inside an agent's session and ends with it", obs.KeyIncarnation, look.stamp)
+	}
 	measured.Observe(meter, figures(c.Capacity, tmuxVersion, h, client, attempts, state.Writable, look.left))
 	service := server.New(h, telemetry.Logger, server.Facts{
 		Host: c.Host, Build: version.Get(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Instance: state.Instance(),
