@@ -293,6 +293,29 @@ func TestUp_InsideAnAgentsSessionStartsNothingUnlessItIsMeant(t *testing.T) {
 	}
 }
 
+// tmux runs what its configuration says, and that lies beside the sockets.
+func TestUp_TmuxdUsesNoDirectoryForSocketsThatOthersMayWriteTo(t *testing.T) {
+	i := newInstallation(t)
+	sockets := filepath.Join(i.dir, "s")
+	if err := os.Mkdir(sockets, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(sockets, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	i.config(", socket_dir: " + sockets)
+	if out, code := i.run("up"); code != run.ExitUnavailable || !strings.Contains(out, "chmod 700 "+sockets) || !strings.Contains(out, "tmuxd.socket_dir") {
+		t.Errorf("%d\n%s", code, out)
+	}
+	if left, err := os.ReadDir(sockets); err != nil || len(left) > 0 {
+		t.Errorf("it was written to: %v, %v", left, err)
+	}
+	if err := os.Chmod(sockets, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	i.must("healthy", "up")
+}
+
 func TestDoctor_LooksBeforeTheFirstUpAndChangesNothing(t *testing.T) {
 	i := newInstallation(t)
 	i.must("0 failed", "doctor")

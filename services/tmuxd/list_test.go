@@ -347,6 +347,17 @@ func TestInfo_TellsWhatTheHostHasAndWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %q", path, got)
 		}
 	}
+	for _, row := range []struct {
+		sockets, state string
+		warned         bool
+	}{
+		{"/tmp/mux", "/var/lib/muxpost/tmuxd", true}, {"/var/tmp/mux", "/tmp/x/tmuxd", true}, {"/tmp/x/tmuxd", "/tmp/x/tmuxd", false},
+		{"/tmp/x/tmuxd/s", "/tmp/x/tmuxd", false}, {"/tmp/xy", "/tmp/x", true}, {"/dev/shm/mux", "/var/lib/muxpost/tmuxd", false},
+	} {
+		if got := fleetingSockets(row.sockets, row.state); (got != "") != row.warned {
+			t.Errorf("%+v: %q", row, got)
+		}
+	}
 }
 
 func TestWarnings_OfATmuxdThatAnAgentStarted(t *testing.T) {

@@ -44,17 +44,13 @@ func Open(root, execPath string) (*Dir, error) {
 	if !filepath.IsAbs(root) {
 		return nil, fmt.Errorf("the state directory %q is not an absolute path", root)
 	}
-	for _, sub := range []string{"", "sessions", "records", "specs", "prompts", "notes", "journal", "tokens"} {
+	if err := Private(root); err != nil {
+		return nil, err
+	}
+	for _, sub := range []string{"sessions", "records", "specs", "prompts", "notes", "journal", "tokens"} {
 		if err := os.MkdirAll(filepath.Join(root, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("cannot make the state directory: %w", err)
 		}
-	}
-	info, err := os.Lstat(root)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("the state directory %s must be a directory that only its owner may enter (chmod 700 %s)", root, root)
 	}
 	lock, err := os.OpenFile(filepath.Join(root, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
