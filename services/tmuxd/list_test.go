@@ -83,6 +83,30 @@ func TestListSessions_RefusesWhatItDidNotGive(t *testing.T) {
 	}
 }
 
+// Anybody who reaches the server may write any bytes into an option: one session must not take the answers about all others along.
+func TestListSessions_BytesThatAreNoTextSpoilNoAnswer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	w := r.watched(0)
+	r.started("", "")
+	w.settled(r.item, session.Live)
+	client := r.overTheWire()
+	for _, option := range []string{"@mux_stamp", "@mux_harness", "@mux_conversation"} {
+		r.person("set-option", "-p", "-t", "="+r.item.Target()+":", option, "odd\xff\xfe")
+	}
+	now, err := client.SessionState(r.ctx(), &tmuxdv1.SessionStateRequest{WorkItem: r.item.String()})
+	if err != nil || now.GetIncarnation().GetStamp() != "odd\uFFFD" {
+		t.Fatalf("%v, %v", now, err)
+	}
+	r.until("it is listed so", func() bool {
+		page, err := client.ListSessions(r.ctx(), &tmuxdv1.ListSessionsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(page.GetSessions()) == 1 && page.GetSessions()[0].GetIncarnation().GetStamp() == "odd\uFFFD"
+	})
+}
+
 func TestSessionState_MayBeAnsweredFromWhatWasSeenLately(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
