@@ -15,7 +15,8 @@ import (
 // maxWords is how much is kept of what a companion said last, in bytes.
 const maxWords = 400
 
-// accompany starts the companion, where there is to be one, and waits until it listens. code is the wrapper's exit code when it fails.
+// accompany starts the companion, where there is to be one, and waits until it listens. code is the wrapper's exit code when it fails; what was
+// started by then is for launchFailed to end.
 func (r *runner) accompany() (code int, err error) {
 	spec := r.spec
 	if len(spec.Companion) == 0 {
@@ -54,8 +55,6 @@ func (r *runner) accompany() (code int, err error) {
 	r.companion = pid
 	r.mu.Unlock()
 	if err := r.startKeeper(); err != nil {
-		r.dismiss()
-		r.sweep()
 		return exitCannotRun, fmt.Errorf("cannot start what ends the harness after us: %w", err)
 	}
 	for end := time.Now().Add(companionTime); ; time.Sleep(10 * time.Millisecond) {
@@ -67,13 +66,9 @@ func (r *runner) accompany() (code int, err error) {
 			r.mu.Lock()
 			r.companion = 0
 			r.mu.Unlock()
-			r.dismiss()
-			r.sweep()
 			return exitCannotRun, errors.New("what is to serve the harness ended: " + r.words.say(status))
 		}
 		if time.Now().After(end) {
-			r.dismiss()
-			r.sweep()
 			return exitCannotRun, fmt.Errorf("what is to serve the harness does not listen at %s after %v: %s", spec.CompanionSocket, companionTime, r.words.String())
 		}
 	}

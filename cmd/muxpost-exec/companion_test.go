@@ -88,6 +88,37 @@ func TestCompanion_OneThatDoesNotServeStartsNoHarness(t *testing.T) {
 	}
 }
 
+// The companion is there by the time that the harness turns out to be none: all that it started ends too, and is not said to be gone before.
+func TestCompanion_AHarnessThatCannotBeRunLeavesNothingOfItBehind(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	socket, file := filepath.Join(dir, "s"), filepath.Join(dir, "pids")
+	cmd, _, record := runSpec(t, "", func(s *wrapper.Spec) {
+		s.Argv = []string{"/dev/null"}
+		s.Env = append(s.Env, "F="+file, "SOCKET="+socket, "L="+lingers)
+		s.CompanionSocket = socket
+		s.Companion = []string{"sh", "-c", ways["immune"] + ` while [ ! -s "$F" ]; do sleep 0.01; done; exec "$0" ` + serveWord + ` "$SOCKET"`, os.Args[0]}
+	})
+	_ = cmd.Run()
+	r := read(t, record)
+	if cmd.ProcessState.ExitCode() != exitCannotRun || r.State != wrapper.LaunchFailed || !r.Swept || r.LeftBehind == 0 || len(r.Remains) > 0 {
+		t.Errorf("exit %d, %+v", cmd.ProcessState.ExitCode(), r)
+	}
+	left := pids(t, file)
+	if len(left) == 0 {
+		t.Fatal("it started nothing, so nothing is shown")
+	}
+	for _, pid := range left {
+		if !gone(t, pid) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			t.Errorf("%d lives on", pid)
+		}
+	}
+	if _, err := os.Stat(string(r.Group)); r.Group != "" && err == nil {
+		t.Error("the control group is left")
+	}
+}
+
 func TestCompanion_AKilledWrapperTakesItAndTheHarness(t *testing.T) {
 	t.Parallel()
 	change, file := accompanied(t, "wait")

@@ -71,6 +71,8 @@ type runner struct {
 	life   *os.File
 	// child is the pid of the harness, and of its process group; zero once it was reaped, when both can be somebody else's.
 	child int
+	// began is true once anything was started.
+	began bool
 }
 
 // run runs the spec and returns the exit code.
@@ -162,10 +164,16 @@ func (r *runner) launching() error {
 	return err
 }
 
+// launchFailed ends what was started before the harness could not be, and records that nothing ran.
 func (r *runner) launchFailed(code int, err error) int {
-	_ = r.now().Group.Remove() // nothing was in it
+	if r.began {
+		r.dismiss()
+		r.sweep()
+	} else {
+		_ = r.now().Group.Remove() // nothing was in it
+	}
 	writeErr := r.update(func(rec *wrapper.Record) {
-		rec.State, rec.Detail, rec.EndedAt, rec.Swept = wrapper.LaunchFailed, err.Error(), time.Now(), true
+		rec.State, rec.Detail, rec.EndedAt, rec.Swept = wrapper.LaunchFailed, err.Error(), time.Now(), rec.Swept || !r.began
 	})
 	if writeErr != nil {
 		complain("cannot write the record", writeErr)

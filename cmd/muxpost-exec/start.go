@@ -49,7 +49,6 @@ func (r *runner) start() (code int, err error) {
 	}
 	pid, err := r.exec(path, spec.Argv, attr)
 	if err != nil {
-		r.dismiss()
 		return exitOf(err), err
 	}
 	// Nothing else is started from here on, so nobody inherits this: without it we could not give the terminal back.
@@ -76,14 +75,19 @@ func exitOf(err error) int {
 // exec starts a program in the control group, if that lets it in.
 func (r *runner) exec(path string, argv []string, attr *os.ProcAttr) (pid int, err error) {
 	defer raiseOOM()()
+	defer func() { r.began = r.began || err == nil }()
 	if group := r.now().Group; group != "" {
 		dir, err := os.Open(string(group))
 		if err == nil {
 			defer dir.Close()
 			attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(dir.Fd())
-			if pid, err := startProcess(path, argv, attr); err == nil {
+			if pid, err = startProcess(path, argv, attr); err == nil {
 				return pid, nil
 			}
+		}
+		// With the companion in it, it lets us in: it failed for something else, and what is in it must still be found by it.
+		if populated, _ := group.Populated(); populated {
+			return 0, err
 		}
 		// It failed for that, or fails again: a group may be ours to make and not to enter.
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = false, 0

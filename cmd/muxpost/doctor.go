@@ -64,7 +64,7 @@ func (a *app) doctor(ctx context.Context) error {
 	d := &doctor{services: &services{Settings: s}, app: a, stack: a.stack(s), configErr: err, healthy: map[string]bool{}}
 	defer d.close()
 	for _, check := range []func(context.Context){
-		d.programs, d.tmux, d.postgresPrograms, d.config, d.harnesses, d.dataDir, d.permissions, d.certificates, d.disk, d.logind,
+		d.shell, d.programs, d.tmux, d.postgresPrograms, d.config, d.harnesses, d.dataDir, d.permissions, d.certificates, d.disk, d.logind,
 		d.pidFiles, d.serviceHealth, d.addresses, d.database, d.hostReached, d.dispatcherReached, d.sourcesRead, d.strayServers,
 	} {
 		check(ctx)

@@ -36,6 +36,16 @@ func indented(text string) string {
 	return strings.Join(lines, "\n"+strings.Repeat(" ", 21))
 }
 
+// shell says whether what is started from here would end with an agent.
+func (d *doctor) shell(context.Context) {
+	const check = "shell"
+	if stack.InSession(d.app.environ) {
+		d.add(check, levelWarn, "this runs inside an agent's session, and what is started here ends with it", "run muxpost up in a shell of your own")
+		return
+	}
+	d.ok(check, "it is not inside an agent's session")
+}
+
 func (d *doctor) programs(ctx context.Context) {
 	const check = "programs"
 	d.ok(check, "muxpost %s in %s", version.String(), d.stack.BinDir)
@@ -231,18 +241,44 @@ func (d *doctor) permissions(context.Context) {
 			private(s.App.PrivateKeyFile, "the App's key of the source "+s.Name)
 		}
 	}
-	for _, dir := range []string{d.Tmuxd.StateDir, d.DataDir.LogDir(), d.DataDir.RunDir(), d.DataDir.Traces()} {
-		if info, err := os.Stat(dir); err == nil {
-			looked++
-			if info.Mode().Perm()&0o077 != 0 {
-				wrong++
-				d.add(check, levelWarn, fmt.Sprintf("others may enter %s (mode %#o)", dir, info.Mode().Perm()), "chmod 700 "+view.Quote(dir))
-			}
+	own := []string{d.Tmuxd.StateDir}
+	if d.Tmuxd.SocketDir != d.Tmuxd.StateDir {
+		own = append(own, d.Tmuxd.SocketDir)
+	}
+	for _, dir := range append(own, d.DataDir.LogDir(), d.DataDir.RunDir(), d.DataDir.Traces()) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			continue
+		}
+		looked++
+		if level, why, remedy := d.notPrivate(dir, info, d.Here(layout.Tmuxd) && slices.Contains(own, dir)); level != levelOK {
+			wrong++
+			d.add(check, level, why, remedy)
 		}
 	}
 	if wrong == 0 {
 		d.ok(check, "%s looked at, all private", view.Count(looked, "file or directory", "files and directories"))
 	}
+}
+
+// notPrivate says what is wrong with a directory that others have no business in. One that is tmuxd's own has to be the user's whose the data directory
+// is, or tmuxd does not start.
+func (d *doctor) notPrivate(dir string, info fs.FileInfo, tmuxds bool) (level, why, remedy string) {
+	owner, known := ownerOf(info)
+	data, err := os.Stat(string(d.DataDir))
+	if tmuxds && known && err == nil {
+		if user, _ := ownerOf(data); owner != user {
+			return levelFail, dir + " belongs to another user, and tmuxd does not use it", "remove it, or name another as tmuxd.state_dir or tmuxd.socket_dir"
+		}
+	}
+	if link, err := os.Lstat(dir); tmuxds && err == nil && link.Mode()&fs.ModeSymlink != 0 {
+		return levelFail, dir + " is a link, and tmuxd does not use it", "name the directory that it leads to as tmuxd.state_dir or tmuxd.socket_dir"
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return levelWarn, fmt.Sprintf("others may enter %s (mode %#o)", dir, info.Mode().Perm()),
+			"see that all that lies there is yours, then chmod 700 " + view.Quote(dir)
+	}
+	return levelOK, "", ""
 }
 
 func (d *doctor) disk(context.Context) {

@@ -25,15 +25,19 @@ func (a *app) warn(format string, args ...any) {
 }
 
 func upCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var inSession bool
+	c := &cobra.Command{
 		Use: "up", Short: "Start what does not run yet: a database, tmuxd, the dispatcher, the poller", Args: args(0, 0, ""),
 		Long: `up starts the services of this machine in the background, and a Postgres of its own where the configuration names no database.
-Everything that is needed is checked before anything is started. Run again, it starts only what is missing.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.up(cmd.Context()) },
+Everything that is needed is checked before anything is started. Run again, it starts only what is missing. What is started inside an agent's session
+ends with it, so there nothing is started.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.up(cmd.Context(), inSession) },
 	}
+	c.Flags().BoolVar(&inSession, "in-session", false, "start it inside an agent's session all the same, to end with that: in a data directory that nobody else uses")
+	return c
 }
 
-func (a *app) up(ctx context.Context) error {
+func (a *app) up(ctx context.Context, inSession bool) error {
 	s, err := a.settings()
 	if err != nil {
 		return err
@@ -51,6 +55,7 @@ func (a *app) up(ctx context.Context) error {
 		}
 	}
 	st := a.stack(s)
+	st.InSession = inSession
 	began := a.now()
 	started, err := st.Up(ctx)
 	if err != nil {
@@ -94,6 +99,9 @@ func downCommand(a *app) *cobra.Command {
 				a.warn("the configuration has mistakes (muxpost doctor names them); stopping what the data directory records")
 			}
 			st := a.stack(s)
+			if stack.InSession(a.environ) {
+				a.warn("note: this runs inside an agent's session, where muxpost up starts nothing: start it again in a shell of your own")
+			}
 			ran, err := st.Down(cmd.Context(), keepDatabase)
 			if err != nil {
 				return err

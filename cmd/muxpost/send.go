@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 
 	"muxpost.dev/muxpost/cmd/muxpost/internal/view"
 	"muxpost.dev/muxpost/core/fault"
@@ -41,7 +45,7 @@ func sendCommand(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, given []string) error { return a.send(cmd.Context(), given, o) },
 	}
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "have it checked as if it were sent, and send nothing; whether an agent can be started is only seen at the start")
-	c.Flags().StringVar(&o.key, "key", "", "idempotency `KEY`: a second send with the same key is the first one again")
+	c.Flags().StringVar(&o.key, "key", "", "idempotency `KEY`: a second send with the same key is the first one again; without one, one is made, and named where it is needed")
 	c.Flags().StringVar(&o.harness, "harness", "", "what to start if the item has no session yet, instead of the configured one")
 	c.Flags().BoolVar(&o.wait, "wait", false, "follow it until it ends; exit code 0 only when it was delivered")
 	c.Flags().DurationVar(&o.timeout, "timeout", defaultWait, "how long --wait waits")
@@ -81,15 +85,16 @@ func (a *app) send(ctx context.Context, given []string, o sendOptions) error {
 			return err
 		}
 	}
-	var answer *pollerv1.SubmitResponse
-	err = s.poller(ctx, callTime, func(ctx context.Context, c pollerv1.PollerServiceClient) (err error) {
-		answer, err = c.Submit(ctx, &pollerv1.SubmitRequest{
-			WorkItem: ref.String(), Text: text, IdempotencyKey: o.key, DryRun: o.dryRun, Harness: o.harness,
-		})
-		return err
-	})
+	request := &pollerv1.SubmitRequest{WorkItem: ref.String(), Text: text, IdempotencyKey: o.key, DryRun: o.dryRun, Harness: o.harness}
+	if o.key == "" && !o.dryRun {
+		request.IdempotencyKey = "send-" + strings.ToLower(rand.Text())
+	}
+	answer, err := a.submit(ctx, s, request)
 	if err != nil {
-		return a.sendFault(err, o)
+		return err
+	}
+	if o.key == "" {
+		answer.Existed = false // a key of our own is known only where it was taken before the answer was lost
 	}
 	if o.wait && !o.dryRun {
 		return a.await(ctx, s, answer.GetEntry(), o.timeout)
@@ -101,17 +106,36 @@ func (a *app) send(ctx context.Context, given []string, o sendOptions) error {
 	return nil
 }
 
-// sendFault says of silence that the event may be in the ledger all the same.
-func (a *app) sendFault(err error, o sendOptions) error {
+// submit has the poller take a message, and once more where the answer was lost: under a key it is told once. The error says when it is not known
+// whether it was taken.
+func (a *app) submit(ctx context.Context, s *services, request *pollerv1.SubmitRequest) (answer *pollerv1.SubmitResponse, err error) {
+	// The address of who was reached is known once the request may have been sent; until then nothing of it can have been taken.
+	var reached peer.Peer
+	call := func(more ...grpc.CallOption) error {
+		return s.poller(ctx, callTime, func(ctx context.Context, c pollerv1.PollerServiceClient) (err error) {
+			answer, err = c.Submit(ctx, request, append(more, grpc.Peer(&reached))...)
+			return err
+		})
+	}
+	err = call()
+	if !errors.Is(err, fault.Unavailable) || reached.Addr == nil || request.GetDryRun() {
+		return answer, err
+	}
+	if fault.ReasonOf(err) != fault.ReasonDeadline && ctx.Err() == nil {
+		a.warn("no answer: %s; asking once more", messageOf(err))
+		if again := call(grpc.WaitForReady(true)); !errors.Is(again, fault.Unavailable) {
+			return answer, again
+		}
+	}
 	var f *fault.Error
-	if !errors.As(err, &f) || f.Reason != fault.ReasonDeadline || o.dryRun {
-		return err
+	if !errors.As(err, &f) {
+		return nil, err
 	}
-	remedy := "whether it was taken is not known: see muxpost ledger before sending it again"
-	if o.key != "" {
-		remedy = "whether it was taken is not known; sending it again with the same --key is safe"
+	remedy := "whether it was taken is not known: send it again with --key " + view.Quote(request.GetIdempotencyKey()) + ", and it is told once"
+	if f.Remedy != "" {
+		remedy += "; " + f.Remedy
 	}
-	return f.WithRemedy(remedy)
+	return nil, f.WithRemedy(remedy)
 }
 
 func (a *app) sent(answer *pollerv1.SubmitResponse, ref workitem.Ref, o sendOptions) {

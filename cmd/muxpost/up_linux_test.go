@@ -21,6 +21,7 @@ import (
 	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/run"
 	"muxpost.dev/muxpost/internal/settings"
+	"muxpost.dev/muxpost/internal/wrapper"
 )
 
 // programs builds every program of a release once a test run.
@@ -116,7 +117,8 @@ func (i *installation) run(line ...string) (string, int) {
 	cmd := exec.CommandContext(ctx, filepath.Join(i.bin, "muxpost"), append([]string{"--data-dir", i.dir}, line...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.Env = append(os.Environ(), layout.ConfigVariable+"=", layout.DatabaseURLVariable+"=")
+	// The tests themselves may run inside an agent's session.
+	cmd.Env = append(os.Environ(), layout.ConfigVariable+"=", layout.DatabaseURLVariable+"=", wrapper.StampVariable+"=")
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -224,6 +226,93 @@ func TestUp_StopsWhatItStartedWhenAServiceDoesNotComeUp(t *testing.T) {
 		t.Error("the database still runs")
 	}
 	i.config("")
+	i.must("healthy", "up")
+}
+
+// agent has an agent run a shell line, below a real wrapper, and returns what it printed. It has no terminal, and needs none here.
+func (i *installation) agent(line string) string {
+	i.t.Helper()
+	spec := filepath.Join(i.dir, "spec")
+	err := wrapper.WriteSpec(spec, wrapper.Spec{Stamp: "s-of-an-agent", Argv: []string{"/bin/sh", "-c", line}, Dir: i.dir,
+		Env:        append(os.Environ(), layout.ConfigVariable+"=", layout.DatabaseURLVariable+"=", "M="+filepath.Join(i.bin, "muxpost"), "D="+i.dir),
+		RecordFile: filepath.Join(i.dir, "record"), NotAfter: time.Now().Add(time.Minute)})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, filepath.Join(i.bin, "muxpost-exec"), spec).CombinedOutput()
+	if err != nil {
+		i.t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// running are the services that run.
+func (i *installation) running() (all []layout.Service) {
+	for _, service := range layout.Services() {
+		if stack.Find(layout.DataDir(i.dir), service).Life == stack.Running {
+			all = append(all, service)
+		}
+	}
+	return all
+}
+
+// What an agent starts ends with it: an installation that one started would end under all others.
+func TestUp_InsideAnAgentsSessionStartsNothingUnlessItIsMeant(t *testing.T) {
+	i := newInstallation(t)
+	i.config("")
+	out := i.agent(`"$M" --data-dir "$D" up; echo "up: $?"; "$M" --data-dir "$D" doctor | grep shell; true`)
+	if strings.Contains(out, "up: 0") || !strings.Contains(out, "shell of your own") || !strings.Contains(out, "warn  shell") {
+		t.Errorf("it was not refused:\n%s", out)
+	}
+	if all := i.running(); len(all) > 0 {
+		t.Errorf("%v run", all)
+	}
+	i.must("healthy", "up")
+	i.must("ok    shell", "doctor")
+	before := stack.Find(layout.DataDir(i.dir), layout.Tmuxd).Process
+	if out := i.agent(`"$M" --data-dir "$D" up; echo "up: $?"`); !strings.Contains(out, "up: 0") || !strings.Contains(out, "nothing was started") {
+		t.Errorf("where everything runs:\n%s", out)
+	}
+	if found := stack.Find(layout.DataDir(i.dir), layout.Tmuxd); found.Life != stack.Running || found.Process != before {
+		t.Errorf("%+v, and %+v before", found, before)
+	}
+	i.must("", "down")
+
+	out = i.agent(`"$M" --data-dir "$D" up --in-session; echo "up: $?"; "$M" --data-dir "$D" doctor; true`)
+	if !strings.Contains(out, "up: 0") || !strings.Contains(out, "tmuxd was started inside an agent's session") {
+		t.Errorf("meant:\n%s", out)
+	}
+	log, err := os.ReadFile(layout.DataDir(i.dir).Log(layout.Tmuxd))
+	if err != nil || !strings.Contains(string(log), "tmuxd runs inside an agent's session") {
+		t.Errorf("the log does not say so: %v", err)
+	}
+	if all := i.running(); len(all) > 0 {
+		t.Errorf("%v outlived the agent that started them: nothing is shown", all)
+	}
+}
+
+// tmux runs what its configuration says, and that lies beside the sockets.
+func TestUp_TmuxdUsesNoDirectoryForSocketsThatOthersMayWriteTo(t *testing.T) {
+	i := newInstallation(t)
+	sockets := filepath.Join(i.dir, "s")
+	if err := os.Mkdir(sockets, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(sockets, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	i.config(", socket_dir: " + sockets)
+	if out, code := i.run("up"); code != run.ExitUnavailable || !strings.Contains(out, "chmod 700 "+sockets) || !strings.Contains(out, "tmuxd.socket_dir") {
+		t.Errorf("%d\n%s", code, out)
+	}
+	if left, err := os.ReadDir(sockets); err != nil || len(left) > 0 {
+		t.Errorf("it was written to: %v, %v", left, err)
+	}
+	if err := os.Chmod(sockets, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	i.must("healthy", "up")
 }
 

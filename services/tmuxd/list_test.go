@@ -83,6 +83,30 @@ func TestListSessions_RefusesWhatItDidNotGive(t *testing.T) {
 	}
 }
 
+// Anybody who reaches the server may write any bytes into an option: one session must not take the answers about all others along.
+func TestListSessions_BytesThatAreNoTextSpoilNoAnswer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	w := r.watched(0)
+	r.started("", "")
+	w.settled(r.item, session.Live)
+	client := r.overTheWire()
+	for _, option := range []string{"@mux_stamp", "@mux_harness", "@mux_conversation"} {
+		r.person("set-option", "-p", "-t", "="+r.item.Target()+":", option, "odd\xff\xfe")
+	}
+	now, err := client.SessionState(r.ctx(), &tmuxdv1.SessionStateRequest{WorkItem: r.item.String()})
+	if err != nil || now.GetIncarnation().GetStamp() != "odd\uFFFD" {
+		t.Fatalf("%v, %v", now, err)
+	}
+	r.until("it is listed so", func() bool {
+		page, err := client.ListSessions(r.ctx(), &tmuxdv1.ListSessionsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(page.GetSessions()) == 1 && page.GetSessions()[0].GetIncarnation().GetStamp() == "odd\uFFFD"
+	})
+}
+
 func TestSessionState_MayBeAnsweredFromWhatWasSeenLately(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -345,6 +369,30 @@ func TestInfo_TellsWhatTheHostHasAndWhatIsWrong(t *testing.T) {
 	for path, warned := range map[string]bool{"/tmp/x": true, "/var/tmp/x": true, "/dev/shm": true, "/tmpx": false, "/": false} {
 		if got := fleeting(path); (got != "") != warned {
 			t.Errorf("%s: %q", path, got)
+		}
+	}
+	for _, row := range []struct {
+		sockets, state string
+		warned         bool
+	}{
+		{"/tmp/mux", "/var/lib/muxpost/tmuxd", true}, {"/var/tmp/mux", "/tmp/x/tmuxd", true}, {"/tmp/x/tmuxd", "/tmp/x/tmuxd", false},
+		{"/tmp/x/tmuxd/s", "/tmp/x/tmuxd", false}, {"/tmp/xy", "/tmp/x", true}, {"/dev/shm/mux", "/var/lib/muxpost/tmuxd", false},
+	} {
+		if got := fleetingSockets(row.sockets, row.state); (got != "") != row.warned {
+			t.Errorf("%+v: %q", row, got)
+		}
+	}
+}
+
+func TestWarnings_OfATmuxdThatAnAgentStarted(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		stamp, launcher string
+		warned          bool
+	}{{"s1", "", true}, {"", "", false}, {"s1", "/run/muxpost-agents.sock", false}} {
+		all := strings.Join(surroundings{stateDir: t.TempDir(), stamp: row.stamp, launcher: row.launcher}.warnings(), "\n")
+		if strings.Contains(all, "inside an agent's session") != row.warned {
+			t.Errorf("%+v: %q", row, all)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // surroundings are what the machine is looked at for.
-type surroundings struct{ tmuxVersion, stateDir, launcher string }
+type surroundings struct{ tmuxVersion, stateDir, socketDir, launcher, stamp string }
 
 // machine looks at the machine: what is left on it, and what a person should repair.
 func (s surroundings) machine() server.Machine {
@@ -50,7 +50,8 @@ func (s surroundings) warnings() []string {
 	var out []string
 	group := read("/proc/self/cgroup")
 	for _, w := range []string{oldTmux(s.tmuxVersion), noLinger(group, "/var/lib/systemd/linger"), sharedUnit(group, s.launcher, killMode), noLauncher(s.launcher),
-		fleeting(s.stateDir)} {
+		insideAgent(s.stamp, s.launcher), fleeting(s.stateDir),
+		fleetingSockets(s.socketDir, s.stateDir)} {
 		if w != "" {
 			out = append(out, w)
 		}
@@ -126,6 +127,16 @@ func killMode(unit string, user bool) string {
 	return strings.TrimSpace(string(out))
 }
 
+// insideAgent warns of a tmuxd that an agent started, whose incarnation the stamp in our environment names: all that an agent starts ends with it.
+// With a launcher the agents are systemd's, and only tmuxd would end.
+func insideAgent(stamp, launcher string) string {
+	if stamp == "" || launcher != "" {
+		return ""
+	}
+	return "tmuxd was started inside an agent's session, and ends with it, as does every agent that it starts. " +
+		"Run muxpost down there, and muxpost up in a shell of your own; agents that it started already end with that session all the same"
+}
+
 // noLauncher warns of a launcher that is not there: no session can start.
 func noLauncher(socket string) string {
 	if socket == "" {
@@ -144,9 +155,28 @@ func fleeting(dir string) string {
 		return "the state directory " + dir + " lies in memory: a reboot takes with it what was delivered and which conversations there were. " +
 			"Set tmuxd.state_dir to a directory on a disk"
 	}
+	if tmp := everybodys(dir); tmp != "" {
+		return "the state directory " + dir + " lies below " + tmp + ", where cleaners remove what is old. Set tmuxd.state_dir to another directory"
+	}
+	return ""
+}
+
+// fleetingSockets warns of a directory for sockets of which others dispose. In memory it may lie: no agent outlives a reboot. Below the state directory
+// that one's warning is enough.
+func fleetingSockets(dir, stateDir string) string {
+	tmp := everybodys(dir)
+	if tmp == "" || strings.HasPrefix(dir+"/", stateDir+"/") {
+		return ""
+	}
+	return "the directory for sockets " + dir + " lies below " + tmp + ", where cleaners remove what is old and, after a reboot, anybody can make it first, " +
+		"so that tmuxd does not start. Set tmuxd.socket_dir to a short directory of your own that lasts as long as the agents do"
+}
+
+// everybodys is the directory of everybody's below which a path lies; empty for none.
+func everybodys(path string) string {
 	for _, tmp := range []string{"/tmp", "/var/tmp"} {
-		if strings.HasPrefix(dir+"/", tmp+"/") {
-			return "the state directory " + dir + " lies below " + tmp + ", where cleaners remove what is old. Set tmuxd.state_dir to another directory"
+		if strings.HasPrefix(path+"/", tmp+"/") {
+			return tmp
 		}
 	}
 	return ""

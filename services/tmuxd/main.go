@@ -22,6 +22,7 @@ import (
 	"muxpost.dev/muxpost/internal/run"
 	"muxpost.dev/muxpost/internal/settings"
 	"muxpost.dev/muxpost/internal/version"
+	"muxpost.dev/muxpost/internal/wrapper"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
 	"muxpost.dev/muxpost/services/tmuxd/internal/attempt"
 	"muxpost.dev/muxpost/services/tmuxd/internal/channel"
@@ -78,7 +79,8 @@ func start(ctx context.Context, args []string, here settings.Where, stdout, stde
 func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) error {
 	state, err := disk.Open(c.StateDir, c.Exec)
 	if err != nil {
-		return fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot use the state directory", err)
+		return fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot use the state directory", err).
+			WithRemedy("see tmuxd.state_dir")
 	}
 	defer func() { _ = state.Close() }()
 	processes, err := pidfd.New()
@@ -131,7 +133,10 @@ func serve(ctx context.Context, c settings.Tmuxd, telemetry *obs.Telemetry) erro
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, fault.ReasonTmuxMissing, "tmux cannot be run", err)
 	}
-	look := surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir, launcher: c.Launcher}
+	look := surroundings{tmuxVersion: tmuxVersion, stateDir: c.StateDir, socketDir: c.SocketDir, launcher: c.Launcher, stamp: os.Getenv(wrapper.StampVariable)}
+	if insideAgent(look.stamp, look.launcher) != "" {
+		telemetry.Logger.WarnContext(ctx, "tmuxd runs inside an agent's session and ends with it", obs.KeyIncarnation, look.stamp)
+	}
 	measured.Observe(meter, figures(c.Capacity, tmuxVersion, h, client, attempts, state.Writable, look.left))
 	service := server.New(h, telemetry.Logger, server.Facts{
 		Host: c.Host, Build: version.Get(), TmuxVersion: tmuxVersion, StateDir: c.StateDir, Instance: state.Instance(),
@@ -190,8 +195,9 @@ func serveOn(ctx context.Context, c settings.Tmuxd, service *server.Server, tele
 
 // newTmux returns a client that calls hint when a server says that something changed on it.
 func newTmux(c settings.Tmuxd, telemetry *obs.Telemetry, measured *metrics.Metrics, hint func(target string)) (*tmux.Client, error) {
-	if err := os.MkdirAll(c.SocketDir, 0o700); err != nil {
-		return nil, fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot make the directory for sockets", err)
+	if err := disk.Private(c.SocketDir); err != nil {
+		return nil, fault.Wrap(fault.Unavailable, fault.ReasonStorage, "cannot use the directory for sockets", err).
+			WithRemedy("see tmuxd.socket_dir; without it they lie in the state directory")
 	}
 	config := tmux.Config{
 		Bin: c.Tmux, Dir: c.SocketDir, Tracer: telemetry.Tracer("tmux"), Metrics: measured, Hint: hint,

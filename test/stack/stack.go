@@ -154,7 +154,11 @@ poller:
 
 // Command returns a call of the muxpost command on this stack.
 func (s *Stack) Command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(s.Bin, "muxpost"), append(args, "--data-dir", s.Dir, "--config", s.ConfigFile())...)
+	args = append(args, "--data-dir", s.Dir, "--config", s.ConfigFile())
+	if args[0] == "up" {
+		args = append(args, "--in-session") // an agent that develops may run this, and the stack is to end with it
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(s.Bin, "muxpost"), args...)
 	cmd.Env = append(os.Environ(), s.Env...)
 	return cmd
 }

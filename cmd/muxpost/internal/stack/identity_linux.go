@@ -11,6 +11,9 @@ import (
 	"muxpost.dev/muxpost/internal/wrapper"
 )
 
+// stampVariable is in the environment of all that an agent starts.
+const stampVariable = wrapper.StampVariable
+
 // identify returns the process that has a pid now.
 func identify(pid int) (Process, error) {
 	p, err := wrapper.Find(pid)

@@ -6,6 +6,9 @@ import "errors"
 
 var errNotLinux = errors.New("services are started in the background on Linux alone; elsewhere run them in terminals or under a supervisor")
 
+// stampVariable is in the environment of all that an agent starts, where there are agents.
+const stampVariable = "MUXPOST_STAMP"
+
 func identify(int) (Process, error) { return Process{}, errNotLinux }
 
 // Alive cannot be told here.

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -99,10 +100,16 @@ func (s *Stack) preflight(ctx context.Context, running map[layout.Service]bool) 
 	}
 	add(s.Check())
 	add(s.checkPrograms(running))
+	starts := slices.ContainsFunc(layout.Services(), func(service layout.Service) bool { return !running[service] })
 	// What is wrong with the database's settings or with an address is told by Check.
 	if database, err := s.Database(); err == nil && database.Local() && !postgresRuns(ctx, s.DataDir) {
 		_, err := local.Find()
 		add(err)
+		starts = true
+	}
+	if starts && !s.InSession && InSession(s.Environ) {
+		add(fault.New(fault.Conflict, "", "this runs inside an agent's session, and what it starts ends with that: the services, and every agent that they start").
+			WithRemedy("run muxpost up in a shell of your own; for an installation that only this agent uses, in a data directory of its own, muxpost up --in-session"))
 	}
 	for _, service := range layout.Services() {
 		if address := s.Address(service); !running[service] && settings.CheckListen(address) == nil {
@@ -110,6 +117,15 @@ func (s *Stack) preflight(ctx context.Context, running map[layout.Service]bool) 
 		}
 	}
 	return problems
+}
+
+// InSession reports whether an environment, as KEY=VALUE, is that of something which an agent started. A session of its own does not take a
+// process out of the agent's: orphans go to the agent's wrapper, and control groups are made below its own.
+func InSession(environ []string) bool {
+	return slices.ContainsFunc(environ, func(entry string) bool {
+		stamp, ok := strings.CutPrefix(entry, stampVariable+"=")
+		return ok && stamp != ""
+	})
 }
 
 // foreign says of an address in use that it is not ours to stop.

@@ -25,6 +25,8 @@ type Stack struct {
 	BinDir string
 	// Environ is what services inherit, as KEY=VALUE.
 	Environ []string
+	// InSession has the services started although this runs inside an agent's session, with which they end.
+	InSession bool
 	// Say tells a person what is being done, one line each. It must not be nil.
 	Say func(format string, args ...any)
 	// Now is the clock.

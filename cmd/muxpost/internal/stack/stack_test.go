@@ -277,6 +277,45 @@ func TestPreflight_TellsEveryProblemAtOnce(t *testing.T) {
 	}
 }
 
+func TestInSession_IsToldByTheStamp(t *testing.T) {
+	for entry, want := range map[string]bool{
+		"MUXPOST_STAMP=s1": true, "MUXPOST_STAMP=": false, "MUXPOST_STAMPED=s1": false, "XMUXPOST_STAMP=s1": false, "MUXPOST_STAMP": false, "": false,
+	} {
+		if got := InSession([]string{"PATH=/bin", entry}); got != want {
+			t.Errorf("%q: %v", entry, got)
+		}
+	}
+}
+
+func TestPreflight_RefusesInsideAnAgentsSessionUnlessNothingIsStartedOrItIsMeant(t *testing.T) {
+	r := newRig(t)
+	r.Environ = []string{"MUXPOST_STAMP=s1"}
+	refused := func(running map[layout.Service]bool) bool {
+		problems := r.preflight(t.Context(), running)
+		return len(problems) > 0 && strings.Contains(notReady(problems).Error(), "agent's session")
+	}
+	if !refused(nil) {
+		t.Error("everything would be started")
+	}
+	all := map[layout.Service]bool{}
+	for _, service := range layout.Services() {
+		all[service] = true
+	}
+	if !refused(all) {
+		t.Error("the database would be started")
+	}
+	r.Dispatcher.DatabaseURL, r.Poller.DatabaseURL = "postgres://127.0.0.1/x", "postgres://127.0.0.1/x"
+	if refused(all) {
+		t.Error("nothing would be started")
+	}
+	if all[layout.Poller] = false; !refused(all) {
+		t.Error("the poller would be started")
+	}
+	if r.InSession = true; refused(nil) {
+		t.Error("it is meant")
+	}
+}
+
 func TestAgents_AreTheSocketsThatSomebodyListensOn(t *testing.T) {
 	r := newRig(t)
 	dir := r.Tmuxd.SocketDir

@@ -162,7 +162,8 @@ func (s *Stack) start(ctx context.Context, service layout.Service, url string) (
 }
 
 // environ is what a service inherits. What our own variables say was settled before the start, so only the database's URL is passed
-// on, and tmuxd, which starts other people's programs, does not get that.
+// on, and tmuxd, which starts other people's programs, does not get that. An agent's stamp stays: by it tmuxd knows that it will end with that
+// agent, and whoever ends what the agent left behind finds the services.
 func (s *Stack) environ(service layout.Service, url string) []string {
 	env := slices.DeleteFunc(slices.Clone(s.Environ), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")

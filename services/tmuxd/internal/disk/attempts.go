@@ -121,18 +121,15 @@ func (a Attempts) Forget(id string) error {
 	return os.RemoveAll(a.dir.path("attempts", id))
 }
 
-// Keep stores what a pane showed. A pane that showed more than is kept never showed less, so that the mark is written before, and stays.
+// Keep stores what a pane showed, so that it survives a power cut as the outcome does that is remembered after it. A pane that showed more than is
+// kept never showed less, so that the mark is written before, and stays.
 func (a Attempts) Keep(id string, out attempt.Output) error {
-	temp := a.file(id, "."+outputFile)
-	if err := os.WriteFile(temp, []byte(out.Text), 0o600); err != nil {
-		return err
-	}
 	if out.Cut {
-		if err := os.WriteFile(a.file(id, cutFile), nil, 0o600); err != nil {
+		if err := wrapper.WriteFile(a.file(id, cutFile), nil); err != nil {
 			return err
 		}
 	}
-	return os.Rename(temp, a.file(id, outputFile))
+	return wrapper.WriteFile(a.file(id, outputFile), []byte(out.Text))
 }
 
 // Kept returns what was kept; empty for nothing.

@@ -44,17 +44,13 @@ func Open(root, execPath string) (*Dir, error) {
 	if !filepath.IsAbs(root) {
 		return nil, fmt.Errorf("the state directory %q is not an absolute path", root)
 	}
-	for _, sub := range []string{"", "sessions", "records", "specs", "prompts", "notes", "journal", "tokens"} {
+	if err := Private(root); err != nil {
+		return nil, err
+	}
+	for _, sub := range []string{"sessions", "records", "specs", "prompts", "notes", "journal", "tokens"} {
 		if err := os.MkdirAll(filepath.Join(root, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("cannot make the state directory: %w", err)
 		}
-	}
-	info, err := os.Lstat(root)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("the state directory %s must be a directory that only its owner may enter (chmod 700 %s)", root, root)
 	}
 	lock, err := os.OpenFile(filepath.Join(root, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -337,7 +333,7 @@ func (d *Dir) LastLine(pattern string, since time.Time, match func(line []byte) 
 // lines calls match with each line of a file from a place on, however long, until it returns false. end is behind the last whole line that was
 // read: what is being written is read again.
 func lines(path string, from int64, match func([]byte) bool) (end int64, more bool, err error) {
-	f, err := os.Open(path)
+	f, err := openRegular(path, 0)
 	if err != nil {
 		return from, false, err
 	}
@@ -384,13 +380,42 @@ func (d *Dir) MakePrivate(path string) error { return os.MkdirAll(path, 0o700) }
 
 // Provide puts a text into a private file, with the directories that it lacks, unless it is there.
 func (d *Dir) Provide(path, text string) error {
-	if have, err := os.ReadFile(path); err == nil && string(have) == text {
+	if holds(path, text) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
 	return wrapper.WriteFile(path, []byte(text))
+}
+
+// holds reports whether a file of our own holds a text.
+func holds(path, text string) bool {
+	f, err := openRegular(path, unix.O_NOFOLLOW)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	have, err := io.ReadAll(io.LimitReader(f, int64(len(text))+1))
+	return err == nil && string(have) == text
+}
+
+// openRegular opens a file that is there to be read and that an agent could have replaced: a pipe under its name would keep us waiting for a writer
+// for ever. flags are added to those of the open.
+func openRegular(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return f, nil
 }
 
 // Writable says why nothing can be written; nil when it can.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"muxpost.dev/muxpost/core/session"
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/wrapper"
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
@@ -41,7 +42,11 @@ func TestOpen_SaysWhatIsWrongWithADirectory(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{"relative": "absolute", shared: "only its owner", file: "cannot make"} {
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(t.TempDir(), link); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"relative": "absolute", shared: "only its owner", file: "cannot make", link: "is a link"} {
 		if _, err := Open(path, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -49,6 +54,23 @@ func TestOpen_SaysWhatIsWrongWithADirectory(t *testing.T) {
 	d := open(t)
 	if _, err := Open(d.root, ""); err == nil || !strings.Contains(err.Error(), "another tmuxd") {
 		t.Errorf("twice: %v", err)
+	}
+}
+
+// Who owns a directory changes what lies in it, whatever its mode.
+func TestOpen_RefusesADirectoryOfAnotherUser(t *testing.T) {
+	theirs := filepath.Join(t.TempDir(), "theirs")
+	if err := os.Mkdir(theirs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(theirs, 65534, 65534); err != nil {
+		needs.Unmet(t, err) // only root may give a directory away
+	}
+	if d, err := Open(theirs, ""); err == nil || !strings.Contains(err.Error(), "another user") {
+		t.Errorf("%v, %v", d, err)
+	}
+	if left, err := os.ReadDir(theirs); err != nil || len(left) > 0 {
+		t.Errorf("it was written to: %v, %v", left, err)
 	}
 }
 

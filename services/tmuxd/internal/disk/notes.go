@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"muxpost.dev/muxpost/services/tmuxd/internal/host"
 )
 
@@ -33,7 +35,7 @@ func NoteOf(name string) (target, stamp string, ok bool) {
 // Note reads what an incarnation told last: a word, a blank and the conversation that is open, then, on a line of its own, a detail. All but the
 // word may be missing.
 func (d *Dir) Note(target, stamp string) (host.Note, bool) {
-	f, err := os.Open(d.NotePath(target, stamp))
+	f, err := openRegular(d.NotePath(target, stamp), unix.O_NOFOLLOW)
 	if err != nil {
 		return host.Note{}, false
 	}

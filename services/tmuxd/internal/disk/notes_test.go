@@ -2,7 +2,9 @@ package disk
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -47,6 +49,88 @@ func TestNote_IsAWordAConversationAndADetail(t *testing.T) {
 	}
 	if _, ok := d.Note(target, "s2"); ok {
 		t.Error("another incarnation has one")
+	}
+}
+
+// waits is how long something may take that must not wait for anybody.
+const waits = 10 * time.Second
+
+// atOnce fails when f waits for somebody, and lets it go then.
+func atOnce(t *testing.T, fifo string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(waits):
+		t.Error("it waits for a writer")
+		if w, err := os.OpenFile(fifo, os.O_WRONLY, 0); err == nil {
+			_ = w.Close()
+		}
+		<-done
+	}
+}
+
+// Notes of all agents are read one after another: one of them must not hold up the others.
+func TestNote_APipeInItsPlaceHoldsNobodyUp(t *testing.T) {
+	d := open(t)
+	path := d.NotePath(target, "s1")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	atOnce(t, path, func() {
+		if n, ok := d.Note(target, "s1"); ok {
+			t.Errorf("%+v", n)
+		}
+	})
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(elsewhere, []byte("idle x\nsecret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, path); err != nil {
+		t.Fatal(err)
+	}
+	if n, ok := d.Note(target, "s1"); ok {
+		t.Errorf("a link was followed: %+v", n)
+	}
+}
+
+func TestProvide_ReplacesWhateverIsNotTheText(t *testing.T) {
+	d := open(t)
+	path := d.path("harness", "h", "config")
+	for name, put := range map[string]func() error{
+		"nothing":   func() error { return nil },
+		"the text":  func() error { return os.WriteFile(path, []byte("text"), 0o600) },
+		"longer":    func() error { return os.WriteFile(path, []byte("text and more"), 0o600) },
+		"a pipe":    func() error { return syscall.Mkfifo(path, 0o600) },
+		"a link":    func() error { return os.Symlink("/nowhere", path) },
+		"to itself": func() error { return os.Symlink(path, path) },
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := put(); err != nil {
+			t.Fatal(err)
+		}
+		atOnce(t, path, func() {
+			if err := d.Provide(path, "text"); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+		if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+			t.Errorf("%s: %v, %v", name, info, err)
+		} else if data, err := os.ReadFile(path); err != nil || string(data) != "text" {
+			t.Errorf("%s: %q, %v", name, data, err)
+		}
+		if err := os.RemoveAll(d.path("harness")); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

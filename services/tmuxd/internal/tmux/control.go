@@ -42,8 +42,9 @@ type conn struct {
 	cmd *exec.Cmd
 	in  *os.File
 	out *os.File
-	// hint is called for every notification.
+	// hint is called for every notification, left once nothing is left of the client.
 	hint func()
+	left func(*conn)
 
 	mu      sync.Mutex
 	wake    *sync.Cond
@@ -60,7 +61,7 @@ type conn struct {
 }
 
 // dial starts a control client on a server that must be there. It does not wait for the server.
-func dial(s *starter, bin string, env, args []string, hint func()) (*conn, error) {
+func dial(s *starter, bin string, env, args []string, hint func(), left func(*conn)) (*conn, error) {
 	inR, inW, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -87,7 +88,7 @@ func dial(s *starter, bin string, env, args []string, hint func()) (*conn, error
 		outR.Close()
 		return nil, err
 	}
-	c := &conn{cmd: cmd, in: inW, out: outR, hint: hint, heard: time.Now(), settled: make(chan struct{}), gone: make(chan struct{})}
+	c := &conn{cmd: cmd, in: inW, out: outR, hint: hint, left: left, heard: time.Now(), settled: make(chan struct{}), gone: make(chan struct{})}
 	c.wake = sync.NewCond(&c.mu)
 	go c.write()
 	go c.read()
@@ -172,6 +173,7 @@ func (c *conn) read() {
 		_ = c.out.Close()
 		_ = c.cmd.Wait()
 		close(c.gone)
+		c.left(c)
 	}()
 	p := newParser(c.out)
 	for {

@@ -172,6 +172,25 @@ func TestCloseIdle_ClosesOnlyWhatNobodyUses(t *testing.T) {
 	}
 }
 
+// Every target that was ever spoken to has a line; what a client that is gone took must not stay there.
+func TestConn_NothingIsKeptOfOneThatIsGone(t *testing.T) {
+	r := newRig(t, "sleep 300")
+	for name, end := range map[string]func(){
+		"idle":   func() { r.lines.closeIdle(-1) },
+		"killed": func() { _ = syscall.Kill(r.conn().cmd.Process.Pid, syscall.SIGKILL) },
+	} {
+		r.view()
+		if r.conn() == nil {
+			t.Fatalf("%s: there was none", name)
+		}
+		end()
+		r.until(name+": it is let go", func() bool { return r.conn() == nil })
+		if r.view().Server.Pid != r.made.Server.Pid {
+			t.Fatalf("%s: the server is another one", name)
+		}
+	}
+}
+
 // A control client that is on its way in while the server has news for its clients (one left, a session was made) ends the server, and with
 // it every agent there. A server that was stopped meets all of it at once.
 func TestOpen_NeverMeetsNewsOfTheServer(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // Whatever a person called his session and an agent wrote into an option, the rest of the row is read as what it is.
@@ -21,6 +22,9 @@ func FuzzParsePane(f *testing.F) {
 		p, ok := parsePane(row)
 		if !ok || p.Session != name || p.Ring != ring || p.ID != "%2" || p.Pid != 77 || !p.InputOff || p.Dead || p.Conversation != "c1" {
 			t.Fatalf("%q is %+v, %v", row, p, ok)
+		}
+		if p, ok = parsePane(strings.Replace(row, "|stamp|", "|stamp\xff|", 1)); ok && !utf8.ValidString(p.Stamp+p.Item+p.Harness+p.Conversation) || p.Stamp == "stamp" {
+			t.Fatalf("%q is %+v", row, p)
 		}
 		if p.Fence < 0 && fence == "7" || p.Fence == 0 && fence == "x" {
 			t.Fatalf("the fence %q is %d", fence, p.Fence)

@@ -84,6 +84,10 @@ func parsePane(row string) (host.Pane, bool) {
 	if err != nil || at < 1 || rest[at-1] != '|' {
 		return host.Pane{}, false
 	}
+	// An option holds any bytes, and no message may. What stands for the broken ones is in no stamp of ours, so that nothing passes for another.
+	for i := range f[:16] {
+		f[i] = strings.ToValidUTF8(f[i], "\uFFFD")
+	}
 	p := host.Pane{Session: rest[at:], SessionID: f[1], ID: f[2], Dead: f[4] != "0", Status: f[5], Signal: f[6], InputOff: f[7] == "1",
 		TTY: f[8], Stamp: f[9], Item: f[10], AgentPane: f[11], AgentPid: f[12], Harness: f[13], Conversation: f[14], Ring: rest[:at-1]}
 	p.Pid, _ = strconv.Atoi(f[3])

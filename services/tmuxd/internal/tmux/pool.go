@@ -196,12 +196,21 @@ func (c *Client) admit(l *line, bin, target string) (conn *conn, anyone bool, er
 	if !l.anyone {
 		args = append(args, "-t", "="+target+":")
 	}
-	if conn, err = dial(&c.starter, bin, c.env, args, func() { c.hint(target) }); err != nil {
+	if conn, err = dial(&c.starter, bin, c.env, args, func() { c.hint(target) }, l.drop); err != nil {
 		return nil, false, fmt.Errorf("%w: cannot run tmux: %w", host.ErrNoAnswer, err)
 	}
 	l.conn = conn
 	c.lines.watch()
 	return conn, l.anyone, nil
+}
+
+// drop lets go of a connection of which nothing is left. The line itself stays: somebody may hold its turn.
+func (l *line) drop(gone *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == gone {
+		l.conn = nil
+	}
 }
 
 // vacate waits until nobody of ours is at the server any more, nor on the way in.

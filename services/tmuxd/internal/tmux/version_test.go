@@ -346,7 +346,7 @@ func TestReleases_SurviveTmuxdsThatComeAndGo(t *testing.T) {
 func TestConn_AClientThatMayNotHaveSaidYetWhoItIsIsAskedToEnd(t *testing.T) {
 	dir := t.TempDir()
 	script := "trap 'echo >" + dir + "/asked; exit' TERM; echo >" + dir + "/ready; while :; do sleep 0.01; done"
-	c, err := dial(&starter{}, "/bin/sh", os.Environ(), []string{"-c", script}, func() {})
+	c, err := dial(&starter{}, "/bin/sh", os.Environ(), []string{"-c", script}, func() {}, func(*conn) {})
 	if err != nil {
 		t.Fatal(err)
 	}
