@@ -53,7 +53,7 @@ func New(m *obs.Meter) *Metrics {
 		Posts: m.Counter("muxpost.poller.notices", "{notice}", "Notices, reactions and answers to commands that were worked at, by source and result: done, skipped, waiting (again later), failed.", source, result),
 
 		events:       m.Gauge("muxpost.poller.ledger.events", "{event}", "Events that wait (pending, leased, held) or need a person (gave_up, dropped), by state."+oneOf, state),
-		oldest:       m.Gauge("muxpost.poller.ledger.oldest", "s", "How long the oldest event that waits has been in the ledger, by state; 0 where none waits."+oneOf, state),
+		oldest:       m.Gauge("muxpost.poller.ledger.oldest", "s", "How long the oldest event that waits has been in the ledger, by state; 0 where none waits. Of an item that is paused the pending ones are left out."+oneOf, state),
 		inbox:        m.Gauge("muxpost.poller.inbox.messages", "{message}", "Webhooks in the inbox that wait or failed, by state."+oneOf, state),
 		inboxOldest:  m.Gauge("muxpost.poller.inbox.oldest", "s", "How long the oldest webhook that waits has been in the inbox; 0 where none waits."+oneOf),
 		received:     m.Gauge("muxpost.poller.webhook.age", "s", "How long ago the latest webhook of a source came in; absent where none did."+oneOf, source),
