@@ -15,7 +15,7 @@ func TestDocs_NameOnlyCommandsThatAreThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	checked := 0
-	for _, file := range append(files, "../../README.md") {
+	for _, file := range append(files, "../../README.md", "../../deploy/README.md", "../../deploy/systemd/README.md") {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -15,7 +15,7 @@ func TestDocs_ExplainEveryStateReasonAndEventOfTheLedger(t *testing.T) {
 		words = append(words, s.String())
 	}
 	words = append(words, ReasonUnconfirmed, ReasonBaselined, ReasonUnauthorised, ReasonDeleted, ReasonByHand, ReasonRearmed, ReasonSessionOccupied,
-		ReasonCoalesced, ReasonCommand)
+		ReasonCoalesced, ReasonCommand, ReasonPaused)
 	for file, words := range map[string][]string{"glossary.md": events, "runbook.md": words} {
 		data, err := os.ReadFile("../../docs/" + file)
 		if err != nil {

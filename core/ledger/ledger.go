@@ -185,6 +185,8 @@ const (
 	ReasonCommand = "command"
 	// ReasonSessionOccupied is the dispatcher's, for an event that was dropped because of who lives under its session's name.
 	ReasonSessionOccupied = "session-occupied"
+	// ReasonPaused is the dispatcher's, for an event that waits because an operator holds back its item, or all.
+	ReasonPaused = "paused"
 )
 
 // Unhurried are the dispatcher's reasons of waits that no change at a session shortens: the agent was started, ended at once and would again, which

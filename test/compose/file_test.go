@@ -241,6 +241,41 @@ func TestCompose_NothingIsReachedFromOtherMachines(t *testing.T) {
 	}
 }
 
+// What an agent says about itself is taken by the collector. What others look at is not within its reach, and nobody logs in there.
+func TestCompose_AgentsReachNothingThatShowsTelemetry(t *testing.T) {
+	f := rendered(t)
+	agents := 0
+	for name, s := range f.Services {
+		viewer := slices.Contains(observed, name)
+		if shows := slices.Contains(s.Networks, "telemetry"); shows != viewer {
+			t.Errorf("%s is on the network of what shows telemetry: %v", name, shows)
+		}
+		if !strings.HasPrefix(s.Image, "muxpost/host:") {
+			continue
+		}
+		agents++
+		for other, o := range f.Services {
+			for _, network := range o.Networks {
+				if slices.Contains(observed, other) && other != "collector" && slices.Contains(s.Networks, network) {
+					t.Errorf("the agents of %s reach %s by the network %s", name, other, network)
+				}
+			}
+		}
+		if !slices.Contains(s.Networks, "intake") || !slices.Contains(f.Services["collector"].Networks, "intake") {
+			t.Errorf("%s and the collector have no network in common", name)
+		}
+	}
+	if agents < 2 {
+		t.Errorf("%d services have agents", agents)
+	}
+	for key, want := range map[string]string{"GF_AUTH_BASIC_ENABLED": "false", "GF_AUTH_DISABLE_LOGIN_FORM": "true",
+		"GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION": "true", "GF_AUTH_ANONYMOUS_ORG_ROLE": "Viewer"} {
+		if got := f.Services["grafana"].Environment[key]; got != want {
+			t.Errorf("grafana has %s=%q, want %q: anybody could log in as its first administrator", key, got, want)
+		}
+	}
+}
+
 // The services take the configuration as it is, from the files that the stack has.
 func TestCompose_TheConfigurationIsGood(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(dir, "muxpost.yaml"))

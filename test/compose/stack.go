@@ -73,17 +73,38 @@ func (s stack) build(ctx context.Context, version string) error {
 	return s.compose(ctx, version, "build", "-q")
 }
 
-// upgrade replaces the containers one by one, each of which is healthy before the next.
+// upgrade replaces the containers one by one, each of which is healthy before the next, as deploy/README.md says. What then brings up the rest must
+// find nothing of ours to replace: it would end every agent once more.
 func (s stack) upgrade(ctx context.Context) error {
 	if err := s.compose(ctx, after, "run", "--rm", "--no-deps", "migrate"); err != nil {
 		return err
 	}
 	for _, name := range services {
-		if err := s.compose(ctx, after, "up", "-d", "--no-build", "--no-deps", "--wait", name); err != nil {
+		if err := s.compose(ctx, after, "up", "-d", "--no-build", "--wait", name); err != nil {
 			return err
 		}
 	}
-	return nil
+	was, err := s.started(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.compose(ctx, after, "up", "-d", "--no-build", "--wait"); err != nil {
+		return err
+	}
+	is, err := s.started(ctx)
+	if err == nil && is != was {
+		err = fmt.Errorf("what brings up the rest replaced what was upgraded:\n%s\n%s", was, is)
+	}
+	return err
+}
+
+// started says which containers of ours run, and since when.
+func (s stack) started(ctx context.Context) (string, error) {
+	line := []string{"docker", "inspect", "-f", "{{.Name}} {{.Id}} {{.State.StartedAt}}"}
+	for _, name := range services {
+		line = append(line, s.name(name))
+	}
+	return command(ctx, nil, line...)
 }
 
 // isVersion checks which version runs: of each image, and of each host as the dispatcher knows it.

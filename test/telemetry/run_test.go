@@ -143,6 +143,7 @@ func TestTelemetry_OfServicesThatRun(t *testing.T) {
 		{"every metric is documented", metricsAreDocumented},
 		{"no metric names what it is about", nothingIsNamed},
 		{"a delivery's trace is beside the numbers", exemplars},
+		{"what ended is counted", ended},
 		{"logs go along, with the trace", logs},
 		{"Prometheus is shown the same", shown},
 		{"dashboards and rules ask for what there is", questions},
@@ -216,6 +217,14 @@ func exemplars(t *testing.T, told *told) {
 		if m == nil || !slices.Contains(m.exemplars, told.delivered.GetTraceId()) {
 			t.Errorf("%s of %s has not the trace %s beside it: %+v", name, service, told.delivered.GetTraceId(), m)
 		}
+	}
+}
+
+// ended expects what was delivered to be counted, and the states that an alert waits for to be there before anything ends so.
+func ended(t *testing.T, told *told) {
+	m := told.find("poller", "muxpost.poller.events.ended")
+	if m == nil || !m.values["delivered"] || !m.values["dropped"] || !m.values["gave_up"] {
+		t.Errorf("what ended is told as %+v", m)
 	}
 }
 

@@ -57,7 +57,7 @@ func New(m *obs.Meter) *Metrics {
 			"Deliveries that have not ended, by outcome and reason. One that nobody asks about any more stays here until it is forgotten."+oneOf, obs.KeyOutcome, obs.KeyReason),
 		oldest:       m.Gauge("muxpost.dispatcher.deliveries.oldest", "s", "How long ago the oldest of them was first asked for, by outcome."+oneOf, obs.KeyOutcome),
 		parked:       m.Gauge("muxpost.dispatcher.parked", "{item}", "Work items whose agents died so often that none is started."+oneOf),
-		paused:       m.Gauge("muxpost.dispatcher.paused", "{pause}", "Pauses that stand, that of all items being one."+oneOf),
+		paused:       m.Gauge("muxpost.dispatcher.paused", "{pause}", "Pauses that stand, by what they are of: all, or an item."+oneOf, "of"),
 		endings:      m.Gauge("muxpost.dispatcher.endings", "{order}", "Orders to end an agent that wait for its host."+oneOf),
 		hostUp:       m.Gauge("muxpost.dispatcher.host.reachable", "", "1 while the host answers, else 0. Each dispatcher tells how it finds it: min by says whether one does not reach it.", host),
 		hostDraining: m.Gauge("muxpost.dispatcher.host.draining", "", "1 while nothing more is started on the host, else 0."+oneOf, host),
@@ -70,9 +70,11 @@ func New(m *obs.Meter) *Metrics {
 
 // Figures are read from the database for the gauges.
 type Figures struct {
-	Sessions                []Sessions
-	Waiting                 []Waiting
-	Parked, Paused, Endings int
+	Sessions        []Sessions
+	Waiting         []Waiting
+	Parked, Endings int
+	// PausedAll is 1 while everything is paused, PausedItems how many items are by themselves.
+	PausedAll, PausedItems int
 }
 
 // Sessions counts those of a host whose agents do the same.
@@ -131,7 +133,8 @@ func (m *Metrics) tellFigures(f Figures, tell obs.Tell) {
 		tell(m.oldest, age.Seconds(), outcome)
 	}
 	tell(m.parked, float64(f.Parked))
-	tell(m.paused, float64(f.Paused))
+	tell(m.paused, float64(f.PausedAll), "all")
+	tell(m.paused, float64(f.PausedItems), "item")
 	tell(m.endings, float64(f.Endings))
 }
 

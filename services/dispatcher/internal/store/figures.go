@@ -18,7 +18,7 @@ union all
 select 'waiting', outcome, reason, count(*), extract(epoch from clock_timestamp() - min(created_at))::float8
 from dispatcher.deliveries where outcome <> 'delivered' and outcome in ('in_progress', 'held', 'waiting', 'failed', 'unconfirmed') group by 2, 3
 union all select 'parked', '', '', count(*), 0 from dispatcher.parks where not lifted
-union all select 'paused', '', '', count(*), 0 from dispatcher.pauses
+union all select 'paused', case when work_item = '' then 'all' else 'item' end, '', count(*), 0 from dispatcher.pauses group by 2
 union all select 'endings', '', '', count(*), 0 from dispatcher.endings`
 
 // Figures counts what there is, for metrics.
@@ -41,7 +41,11 @@ func (s *Store) Figures(ctx context.Context) (out metrics.Figures, err error) {
 		case "parked":
 			out.Parked = f.count
 		case "paused":
-			out.Paused = f.count
+			if f.a == "all" {
+				out.PausedAll = f.count
+			} else {
+				out.PausedItems = f.count
+			}
 		case "endings":
 			out.Endings = f.count
 		}

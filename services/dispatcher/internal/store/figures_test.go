@@ -10,7 +10,7 @@ import (
 
 func TestFigures_CountWhatThereIs(t *testing.T) {
 	s, pool := newStore(t)
-	if got, err := s.Figures(t.Context()); err != nil || len(got.Sessions)+len(got.Waiting) > 0 || got.Parked+got.Paused+got.Endings > 0 {
+	if got, err := s.Figures(t.Context()); err != nil || len(got.Sessions)+len(got.Waiting) > 0 || got.Parked+got.PausedAll+got.PausedItems+got.Endings > 0 {
 		t.Errorf("of nothing: %+v, %v", got, err)
 	}
 	for _, statement := range []string{
@@ -44,7 +44,28 @@ func TestFigures_CountWhatThereIs(t *testing.T) {
 	if w := waiting["waiting host_unreachable"]; len(waiting) != 2 || w.Count != 2 || w.Oldest < time.Hour || w.Oldest > 2*time.Hour || waiting["held busy"].Count != 1 {
 		t.Errorf("waiting: %+v", got.Waiting)
 	}
-	if len(got.Sessions) != 3 || got.Parked != 1 || got.Endings != 1 || got.Paused != 0 {
+	if len(got.Sessions) != 3 || got.Parked != 1 || got.Endings != 1 || got.PausedAll+got.PausedItems != 0 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// One item that is paused holds nothing else back: whoever asks whether everything is must not be told so.
+func TestFigures_TellAPauseOfAllFromThatOfAnItem(t *testing.T) {
+	s, pool := newStore(t)
+	for _, step := range []struct {
+		do         string
+		all, items int
+	}{
+		{`insert into dispatcher.pauses (work_item) values ('a'), ('b')`, 0, 2},
+		{`insert into dispatcher.pauses (work_item) values ('')`, 1, 2},
+		{`delete from dispatcher.pauses where work_item <> ''`, 1, 0},
+		{`delete from dispatcher.pauses`, 0, 0},
+	} {
+		if _, err := pool.Exec(t.Context(), step.do); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Figures(t.Context()); err != nil || got.PausedAll != step.all || got.PausedItems != step.items {
+			t.Errorf("after %s: %d of all and %d of items, %v", step.do, got.PausedAll, got.PausedItems, err)
+		}
 	}
 }

@@ -71,6 +71,7 @@ func (f *Forwarder) finish(ctx context.Context, c Claim, o Outcome) error {
 	f.count(o, after)
 	f.config.Metrics.Forwarded.Add(ctx, 1, after.State.String(), after.Reason)
 	if !after.State.Waits() {
+		f.config.Metrics.Ended.Add(ctx, 1, after.State.String())
 		f.config.Metrics.Delivery.Record(ctx, ended.Sub(c.CameAt), after.State.String())
 	}
 	obs.Annotate(ctx, slog.String(obs.KeyState, after.State.String()), slog.String(obs.KeyReason, after.Reason),

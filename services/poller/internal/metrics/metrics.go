@@ -15,11 +15,12 @@ type Metrics struct {
 	// Taken and Refused are of what came in, Arrival of how late that was.
 	Taken, Refused *obs.Counter
 	Arrival        *obs.Histogram
-	// Forwarded counts what became of events that the dispatcher was asked about, and Delivery takes how long they had been in the ledger.
-	Forwarded *obs.Counter
-	Delivery  *obs.Histogram
-	Rearmed   *obs.Counter
-	Looks     *obs.Histogram
+	// Forwarded counts what became of events that the dispatcher was asked about, Ended those that ended so, and Delivery takes how long they had
+	// been in the ledger.
+	Forwarded, Ended *obs.Counter
+	Delivery         *obs.Histogram
+	Rearmed          *obs.Counter
+	Looks            *obs.Histogram
 	// Webhooks are requests, Hooks messages that were handled, Gaps events that no message told.
 	Webhooks, Hooks, Gaps *obs.Counter
 	Posts                 *obs.Counter
@@ -42,6 +43,8 @@ func New(m *obs.Meter) *Metrics {
 		Arrival: m.Histogram("muxpost.poller.event.arrival", "How long after it happened upstream an event came into the ledger, by two clocks, by source.", obs.Late, source),
 		Forwarded: m.Counter("muxpost.poller.events.forwarded", "{event}",
 			"What became of an event each time that the dispatcher was asked about it, by its state then (delivered, dropped, gave_up and others have ended) and reason.", state, obs.KeyReason),
+		Ended: m.Counter("muxpost.poller.events.ended", "{event}",
+			"Events that ended when the dispatcher was asked about them, by the state that they ended in. One that is tried again and ends again counts again.", state),
 		Delivery: m.Histogram("muxpost.poller.event.delivery", "How long an event that ended had been in the ledger, by the state that it ended in.", obs.Late, state),
 		Rearmed:  m.Counter("muxpost.poller.items.rearmed", "{item}", "Work items whose events were given a new budget because another version runs."),
 		Looks:    m.Histogram("muxpost.poller.look.duration", "How long a look at a source took, by source and result: ok, limited, or failed.", obs.Soon, source, result),
@@ -53,7 +56,7 @@ func New(m *obs.Meter) *Metrics {
 		Posts: m.Counter("muxpost.poller.notices", "{notice}", "Notices, reactions and answers to commands that were worked at, by source and result: done, skipped, waiting (again later), failed.", source, result),
 
 		events:       m.Gauge("muxpost.poller.ledger.events", "{event}", "Events that wait (pending, leased, held) or need a person (gave_up, dropped), by state."+oneOf, state),
-		oldest:       m.Gauge("muxpost.poller.ledger.oldest", "s", "How long the oldest event that waits has been in the ledger, by state; 0 where none waits."+oneOf, state),
+		oldest:       m.Gauge("muxpost.poller.ledger.oldest", "s", "How long the oldest event that waits has been in the ledger, by state; 0 where none waits. Of an item that is paused the pending ones are left out."+oneOf, state),
 		inbox:        m.Gauge("muxpost.poller.inbox.messages", "{message}", "Webhooks in the inbox that wait or failed, by state."+oneOf, state),
 		inboxOldest:  m.Gauge("muxpost.poller.inbox.oldest", "s", "How long the oldest webhook that waits has been in the inbox; 0 where none waits."+oneOf),
 		received:     m.Gauge("muxpost.poller.webhook.age", "s", "How long ago the latest webhook of a source came in; absent where none did."+oneOf, source),
@@ -108,6 +111,10 @@ var waits = []string{"pending", "leased", "held"}
 func (m *Metrics) Observe(meter *obs.Meter, figures func(context.Context) (Figures, error), sources func() []Source) {
 	// What an alert counts is there from the beginning: the first of a row that begins with it would go unnoticed.
 	m.Forwarded.Add(context.Background(), 0, "delivered", "")
+	m.Forwarded.Add(context.Background(), 0, "settled", "unconfirmed")
+	for _, state := range []string{"gave_up", "dropped"} {
+		m.Ended.Add(context.Background(), 0, state)
+	}
 	for _, s := range sources() {
 		m.Refused.Add(context.Background(), 0, s.Name, "loop")
 		m.Gaps.Add(context.Background(), 0, s.Name)

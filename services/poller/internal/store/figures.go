@@ -6,15 +6,21 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"muxpost.dev/muxpost/core/ledger"
 	"muxpost.dev/muxpost/db"
 	"muxpost.dev/muxpost/services/poller/internal/metrics"
 )
 
 // figuresStatement reads all that is counted. Each part goes by an index that holds only what is on its way or needs a person, so that it
 // costs the same however much the ledger has delivered.
-const figuresStatement = `
-select 'events', state, count(*), extract(epoch from clock_timestamp() - min(created_at))::float8
-from poller.events where state in ('pending', 'leased', 'held') group by 2
+//
+// What is pending behind a pause is meant to wait: it is counted, and not asked how long it has.
+const figuresStatement = heads + `, paused as (
+  select e.work_item from poller.events e where e.id in (select id from heads) and e.reason = '` + ledger.ReasonPaused + `'
+)
+select 'events', e.state, count(*),
+  coalesce(extract(epoch from clock_timestamp() - min(e.created_at) filter (where e.state <> 'pending' or p.work_item is null)), 0)::float8
+from poller.events e left join paused p using (work_item) where e.state in ('pending', 'leased', 'held') group by 2
 union all select 'events', 'gave_up', count(*), 0 from poller.events where state = 'gave_up'
 union all select 'events', 'dropped', count(*), 0 from poller.events where state = 'dropped'
 union all

@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"muxpost.dev/muxpost/core/dispatch"
+	"muxpost.dev/muxpost/core/ledger"
+	"muxpost.dev/muxpost/services/poller/internal/forward"
 	"muxpost.dev/muxpost/services/poller/internal/metrics"
 )
 
@@ -46,4 +49,46 @@ func TestFigures_CountWhatIsOnItsWayOrNeedsAPerson(t *testing.T) {
 	if got.Outbox.Count != 1 || got.Outbox.Oldest < 10*time.Minute {
 		t.Errorf("outbox: %+v", got.Outbox)
 	}
+}
+
+// An item that a person paused is meant to wait. It is counted with the others, and the oldest that is asked for is one that should have moved.
+func TestFigures_TheOldestThatIsPendingIsNoneThatIsPaused(t *testing.T) {
+	w := newWorld(t)
+	at := func(what string, count int, over, under time.Duration) {
+		t.Helper()
+		got, err := w.Figures(t.Context())
+		must(t, err)
+		for _, e := range got.Events {
+			if e.State != "pending" {
+				continue
+			}
+			if e.Count != count || e.Oldest < over || e.Oldest >= under {
+				t.Errorf("%s: %d are pending, the oldest for %v; want %d, from %v to %v", what, e.Count, e.Oldest, count, over, under)
+			}
+			return
+		}
+		t.Errorf("%s: none is pending", what)
+	}
+	answer := func(reason dispatch.Reason) {
+		t.Helper()
+		_, _, err := w.Finish(t.Context(), w.one(t), forward.Outcome{}, func(p ledger.Progress, now time.Time) ledger.Progress {
+			return ledger.Apply(p, ledger.Working, string(reason), time.Hour, now, 0)
+		})
+		must(t, err)
+	}
+	paused, other := ref(t, 7), ref(t, 8)
+	w.add(t, paused, event(paused, "first", epoch, 1), event(paused, "behind it", epoch.Add(time.Second), 2))
+	w.sql(t, `update poller.events set created_at = now() - interval '5 hours'`)
+	at("nobody was asked yet", 2, 5*time.Hour, 6*time.Hour)
+	answer(dispatch.ReasonPaused)
+	at("the item is paused", 2, 0, 1)
+
+	w.add(t, other, event(other, "goes on", epoch, 3))
+	w.sql(t, `update poller.events set created_at = now() - interval '1 hour' where work_item = $1`, other.String())
+	at("another item waits", 3, time.Hour, 2*time.Hour)
+
+	w.sql(t, `update poller.events set next_look = now() where reason = $1`, string(dispatch.ReasonPaused))
+	w.sql(t, `update poller.events set next_look = now() + interval '1 hour' where work_item = $1`, other.String())
+	answer(dispatch.ReasonHostUnreachable)
+	at("the pause has ended, and its host is away", 3, 5*time.Hour, 6*time.Hour)
 }
