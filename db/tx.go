@@ -69,7 +69,11 @@ func runTx(ctx context.Context, pool Beginner, idle time.Duration, fn func(tx pg
 // beginning begins a transaction with its limit, in one round trip. The limit is the transaction's: a pooler refuses what is asked for at the
 // start of a connection, and hands on to others what stays with one.
 func beginning(idle time.Duration) string {
-	return fmt.Sprintf("begin transaction; set local idle_in_transaction_session_timeout = %d", idle.Milliseconds())
+	return "begin transaction; set local " + idleSetting(idle)
+}
+
+func idleSetting(limit time.Duration) string {
+	return fmt.Sprintf("idle_in_transaction_session_timeout = %d", limit.Milliseconds())
 }
 
 // beginFault tells a wait for the pool from a wait for the server. Only the first ends in the context's own error: what

@@ -226,3 +226,16 @@ func TestInTx_LimitsStandingStillInItsTransactionAlone(t *testing.T) {
 		t.Errorf("the limit is %s within and %s after it", within, after)
 	}
 }
+
+func TestOpen_EndIdleLimitsTransactionsThatOthersBegin(t *testing.T) {
+	for asked, want := range map[bool]string{true: "10s", false: "0"} {
+		pool, err := db.Open(t.Context(), db.Config{URL: dbtest.NewEmptyURL(t), EndIdle: asked})
+		must(t, err)
+		var limit string
+		err = pool.QueryRow(t.Context(), "select current_setting('idle_in_transaction_session_timeout')").Scan(&limit)
+		pool.Close()
+		if err != nil || limit != want {
+			t.Errorf("asked for %v, the limit is %s, %v", asked, limit, err)
+		}
+	}
+}
