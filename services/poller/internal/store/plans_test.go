@@ -1,0 +1,52 @@
+package store
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"muxpost.dev/muxpost/core/ledger"
+)
+
+// What grows for months, or for good, is not read to its end for what is new: these hold the statements to their plans.
+
+// plan is how a statement would be carried out on the rows that there are.
+func (w *world) plan(t *testing.T, statement string, args pgx.NamedArgs) string {
+	t.Helper()
+	rows, err := w.pool.Query(t.Context(), "explain "+statement, args)
+	must(t, err)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	must(t, err)
+	return strings.Join(lines, "\n")
+}
+
+// goesBy holds a plan to what it has to read, and to no more.
+func goesBy(t *testing.T, what, plan string, has ...string) {
+	t.Helper()
+	for _, words := range has {
+		if !strings.Contains(plan, words) {
+			t.Errorf("%s does not go by %q:\n%s", what, words, plan)
+		}
+	}
+}
+
+// history fills the ledger with events of one item that ended long ago, and a few others.
+func (w *world) history(t *testing.T) {
+	t.Helper()
+	w.add(t, ref(t, 1))
+	w.sql(t, `insert into poller.events (delivery_id, natural_key, work_item, source, kind, text, upstream_at, state, reason, budget)
+select 'd' || n, 'k' || n, $1, 'gh', 'comment', repeat('x', 400), now(), case when n % 2 = 0 then 'delivered' else 'settled' end,
+  case when n % 1000 = 0 then 'own' when n % 2 = 0 then '' else 'not_addressed' end, 3
+from generate_series(1, 20000) as n`, ref(t, 1).String())
+	w.sql(t, `vacuum analyze poller.events`)
+}
+
+func TestForget_ReadsWhatIsOldEnoughAlone(t *testing.T) {
+	w := newWorld(t)
+	w.history(t)
+	goesBy(t, "forgetting", w.plan(t, forgetStatement, pgx.NamedArgs{
+		"keep": 24 * time.Hour, "cancelled": keepCancelled, "unconfirmed": ledger.ReasonUnconfirmed, "n": forgetBatch,
+	}), "Index Scan using events_finished", "Index Cond: (updated_at < ")
+}
