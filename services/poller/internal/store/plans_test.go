@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"muxpost.dev/muxpost/core/ledger"
+	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
 // What grows for months, or for good, is not read to its end for what is new: these hold the statements to their plans.
@@ -49,4 +50,26 @@ func TestForget_ReadsWhatIsOldEnoughAlone(t *testing.T) {
 	goesBy(t, "forgetting", w.plan(t, forgetStatement, pgx.NamedArgs{
 		"keep": 24 * time.Hour, "cancelled": keepCancelled, "unconfirmed": ledger.ReasonUnconfirmed, "n": forgetBatch,
 	}), "Index Scan using events_finished", "Index Cond: (updated_at < ")
+}
+
+func TestPulls_WhatIsOverIsNotReadForWhatIsOpen(t *testing.T) {
+	w := newWorld(t)
+	item := ref(t, 1)
+	w.add(t, item)
+	place := poll.PlaceOf(item)
+	w.sql(t, `insert into poller.pulls (node_id, source, place, number, work_item, state, head_sha)
+select 'P' || n, 'gh', $1, n, $2, case when n % 2000 = 0 then 'open' else 'merged' end, md5(n::text) from generate_series(1, 20000) as n`, place, item.String())
+	w.sql(t, `analyze poller.pulls`)
+	open := pgx.NamedArgs{"place": place, "nodes": []string{"P7"}}
+	goesBy(t, "what is open", w.plan(t, pullsStatement(openPulls), open), "pulls_open", "pulls_pkey")
+	head := pgx.NamedArgs{"place": place, "sha": "x", "numbers": []int64{7}}
+	goesBy(t, "what is at a commit", w.plan(t, pullsStatement(pullsOfHead), head), "pulls_head", "pulls_place")
+	known, err := w.KnownPulls(t.Context(), place, []string{"P7"})
+	must(t, err)
+	equal(t, "open, and the one that was named", len(known), 11)
+	var sha string
+	must(t, w.pool.QueryRow(t.Context(), `select head_sha from poller.pulls where number = 9`).Scan(&sha))
+	known, err = w.PullsAt(t.Context(), place, sha, []uint64{7})
+	must(t, err)
+	equal(t, "at the commit, and the one that was named", len(known), 2)
 }
