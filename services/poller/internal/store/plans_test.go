@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -72,4 +73,21 @@ select 'P' || n, 'gh', $1, n, $2, case when n % 2000 = 0 then 'open' else 'merge
 	known, err = w.PullsAt(t.Context(), place, sha, []uint64{7})
 	must(t, err)
 	equal(t, "at the commit, and the one that was named", len(known), 2)
+}
+
+func TestLinks_OfOnePullRequestAreFoundByItsName(t *testing.T) {
+	w := newWorld(t)
+	item := ref(t, 1)
+	w.add(t, item)
+	place := poll.PlaceOf(item)
+	w.sql(t, `insert into poller.links (pull_node_id, place, number, work_item, rule)
+select 'P' || n, $1, n, case when n > 19990 then $2 end, 'branch' from generate_series(1, 20000) as n`, place, item.String())
+	w.sql(t, `analyze poller.links`)
+	statement, args := linksStatement(fmt.Sprint(place, "#17"), 100)
+	goesBy(t, "a pull request's history", w.plan(t, statement, args), "links_place", "links_item")
+	for of, want := range map[string]int{"": 100, fmt.Sprint(place, "#17"): 1, item.String(): 11, "github:octo/other#17": 0, place: 0, place + "#x": 0} {
+		links, err := w.Links(t.Context(), of, 100)
+		must(t, err)
+		equal(t, "links of "+of, len(links), want)
+	}
 }
