@@ -39,6 +39,9 @@ type Config struct {
 	URL string
 	// MaxConns is the largest number of connections in the pool. Zero leaves the choice to the URL (pool_max_conns) or to pgx.
 	MaxConns int32
+	// EndIdle has each connection ended that stands still within a transaction for ten seconds, as InTx has for its own: for whoever begins
+	// transactions by other means, as River does. It stays with a connection, so it is not for a pool behind a transaction pooler.
+	EndIdle bool
 	// AppName is what pg_stat_activity shows for these connections. Empty leaves what the URL says.
 	AppName string
 	// TracerProvider receives a span for each statement that is part of a trace. Nil means no spans.
@@ -96,6 +99,13 @@ func poolConfig(cfg Config) (*pgxpool.Config, error) {
 	}
 	if pc.ConnConfig.ConnectTimeout == 0 {
 		pc.ConnConfig.ConnectTimeout = openTimeout
+	}
+	if cfg.EndIdle {
+		// Asked for at the start of the connection, a pooler that keeps it for the client would refuse it as unknown.
+		pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, "set "+idleSetting(idleLimit))
+			return err
+		}
 	}
 	if cfg.TracerProvider != nil || cfg.MeterProvider != nil {
 		pc.ConnConfig.Tracer = newTracer(cfg)

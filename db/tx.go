@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -18,18 +19,28 @@ const maxTries = 5
 // firstPause is the longest wait before the second try; it doubles for each one after.
 const firstPause = 10 * time.Millisecond
 
-// Beginner starts transactions: a pool, a connection, or a transaction (which makes a savepoint).
+// idleLimit is how long a transaction may stand still between two statements. What it has locked others wait for, and of a client that was
+// suspended, or whose machine lost power, the server would hear for hours only that it says nothing.
+const idleLimit = 10 * time.Second
+
+// Beginner starts transactions: a pool or a connection.
 type Beginner interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
+	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
 }
 
 // InTx runs fn in a transaction and commits it. When fn returns an error or panics, everything is rolled back. A transaction
 // that the server ended because it collided with another (serialization failure, deadlock) is run again, five times in all,
-// so fn must have no effect outside tx. An error that came from the database is returned as Fault would; one that fn made
-// itself is returned as it is. After fault.Unavailable it is not known whether the transaction took effect.
+// so fn must have no effect outside tx. One that stood still for ten seconds is ended by the server with all that it locked, so
+// fn waits for nothing but the database; it is fault.Unavailable, and the connection is not used again. An error that came from
+// the database is returned as Fault would; one that fn made itself is returned as it is. After fault.Unavailable it is not known
+// whether the transaction took effect.
 func InTx(ctx context.Context, pool Beginner, fn func(tx pgx.Tx) error) error {
+	return inTx(ctx, pool, idleLimit, fn)
+}
+
+func inTx(ctx context.Context, pool Beginner, idle time.Duration, fn func(tx pgx.Tx) error) error {
 	for try := 1; ; try++ {
-		err := runTx(ctx, pool, fn)
+		err := runTx(ctx, pool, idle, fn)
 		if try == maxTries || !collided(err) {
 			return Fault(err)
 		}
@@ -39,11 +50,11 @@ func InTx(ctx context.Context, pool Beginner, fn func(tx pgx.Tx) error) error {
 	}
 }
 
-func runTx(ctx context.Context, pool Beginner, fn func(tx pgx.Tx) error) error {
+func runTx(ctx context.Context, pool Beginner, idle time.Duration, fn func(tx pgx.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	tx, err := pool.Begin(ctx)
+	tx, err := pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginning(idle)})
 	if err != nil {
 		return beginFault(err)
 	}
@@ -53,6 +64,16 @@ func runTx(ctx context.Context, pool Beginner, fn func(tx pgx.Tx) error) error {
 		return err
 	}
 	return tx.Commit(ctx)
+}
+
+// beginning begins a transaction with its limit, in one round trip. The limit is the transaction's: a pooler refuses what is asked for at the
+// start of a connection, and hands on to others what stays with one.
+func beginning(idle time.Duration) string {
+	return "begin transaction; set local " + idleSetting(idle)
+}
+
+func idleSetting(limit time.Duration) string {
+	return fmt.Sprintf("idle_in_transaction_session_timeout = %d", limit.Milliseconds())
 }
 
 // beginFault tells a wait for the pool from a wait for the server. Only the first ends in the context's own error: what

@@ -168,3 +168,74 @@ func TestInTx_ABusyPoolIsTheDatabasesFaultAndAPassedDeadlineIsNot(t *testing.T) 
 	says(t, db.InTx(ctx, pool, nothing), fault.Unavailable, fault.ReasonDatabase, "every connection of the pool was busy")
 	says(t, db.InTx(ctx, pool, nothing), fault.Unavailable, fault.ReasonDeadline)
 }
+
+// A client that stops in the middle, as one that is suspended does, must not hold the others up until TCP gives it up.
+func TestInTx_OneThatStandsStillIsEndedAndLetsTheOthersThrough(t *testing.T) {
+	pool := dbtest.NewEmpty(t)
+	must(t, run(t, pool, "create table t (n int)"))
+	const turn = "select pg_advisory_xact_lock(7)"
+	holds, goOn := make(chan struct{}), make(chan struct{})
+	resume := sync.OnceFunc(func() { close(goOn) })
+	defer resume()
+	silent := make(chan error, 1)
+	go func() {
+		silent <- db.InTxIdle(t.Context(), pool, 100*time.Millisecond, func(tx pgx.Tx) error {
+			for _, sql := range []string{"insert into t values (1)", turn} {
+				if _, err := tx.Exec(t.Context(), sql); err != nil {
+					return err
+				}
+			}
+			close(holds)
+			<-goOn
+			_, err := tx.Exec(t.Context(), "insert into t values (2)")
+			return err
+		})
+	}()
+	select {
+	case <-holds:
+	case err := <-silent:
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must(t, db.InTx(ctx, pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, turn)
+		return err
+	}))
+	resume()
+	// Whether the server's last word is read or the connection is found closed, the database did not do it, and nobody asked wrongly.
+	if err := <-silent; fault.KindOf(err) != fault.Unavailable || fault.ReasonOf(err) != fault.ReasonDeadline && fault.ReasonOf(err) != fault.ReasonDatabase {
+		t.Errorf("the one that stood still has %v", err)
+	}
+	var n int
+	must(t, pool.QueryRow(t.Context(), "select count(*) from t").Scan(&n))
+	if n != 0 || pool.Stat().AcquiredConns() != 0 {
+		t.Errorf("%d rows of it are there, and %d connections were kept", n, pool.Stat().AcquiredConns())
+	}
+}
+
+func TestInTx_LimitsStandingStillInItsTransactionAlone(t *testing.T) {
+	pool, err := db.Open(t.Context(), db.Config{URL: dbtest.NewEmptyURL(t), MaxConns: 1})
+	must(t, err)
+	defer pool.Close()
+	const ask = "select current_setting('idle_in_transaction_session_timeout')"
+	var within, after string
+	must(t, db.InTx(t.Context(), pool, func(tx pgx.Tx) error { return tx.QueryRow(t.Context(), ask).Scan(&within) }))
+	must(t, pool.QueryRow(t.Context(), ask).Scan(&after))
+	if within != "10s" || after != "0" {
+		t.Errorf("the limit is %s within and %s after it", within, after)
+	}
+}
+
+func TestOpen_EndIdleLimitsTransactionsThatOthersBegin(t *testing.T) {
+	for asked, want := range map[bool]string{true: "10s", false: "0"} {
+		pool, err := db.Open(t.Context(), db.Config{URL: dbtest.NewEmptyURL(t), EndIdle: asked})
+		must(t, err)
+		var limit string
+		err = pool.QueryRow(t.Context(), "select current_setting('idle_in_transaction_session_timeout')").Scan(&limit)
+		pool.Close()
+		if err != nil || limit != want {
+			t.Errorf("asked for %v, the limit is %s, %v", asked, limit, err)
+		}
+	}
+}

@@ -113,6 +113,7 @@ func assemble(ctx context.Context, s settings.Settings, own ledger.Build, stderr
 	}
 	// What is asked every second would fill the traces with one-line stories.
 	dbConfig.TracerProvider, dbConfig.MaxConns, dbConfig.Pool = nil, quietConns, "muxpost-poller-quiet"
+	dbConfig.EndIdle = true // River begins transactions itself, and who leads is decided in one
 	if p.quiet, err = db.Open(ctx, dbConfig); err != nil {
 		return nil, err
 	}

@@ -30,6 +30,9 @@ func (s *Server) RemoveTree(ctx context.Context, r *dispatcherv1.RemoveTreeReque
 	if len(shown) == 0 {
 		return &dispatcherv1.RemoveTreeResponse{Removed: true, Detail: "no session of it was ever started"}, nil
 	}
+	if shown[0].Host == "" {
+		return &dispatcherv1.RemoveTreeResponse{Detail: "it was moved away from its host and has none now; a tree that it left is for muxpost workspaces clean on that host"}, nil
+	}
 	err = s.hosts.RemoveTree(ctx, shown[0].Host, ref.String(), r.GetWho())
 	var f *fault.Error
 	switch {

@@ -42,3 +42,14 @@ func TestRemoveTree_IsTheHostsToDecide(t *testing.T) {
 		}
 	}
 }
+
+// The record of an item whose host was given up names none until it is started again.
+func TestRemoveTree_OfAnItemWithoutAHostIsAskedOfNobody(t *testing.T) {
+	kept := &records{sessions: []deliver.Shown{{Session: deliver.Session{WorkItem: "github:octo/widget#7"}}}}
+	asked := fault.New(fault.Unavailable, fault.ReasonHostUnreachable, "this dispatcher does not know the host of the session")
+	s := New(Config{Records: kept, Hosts: prober{tree: asked}})
+	got, err := s.RemoveTree(t.Context(), &dispatcherv1.RemoveTreeRequest{WorkItem: "github:octo/widget#7"})
+	if err != nil || got.GetRemoved() || !strings.Contains(got.GetDetail(), "moved away from its host and has none now") {
+		t.Errorf("%v, %v", got, err)
+	}
+}

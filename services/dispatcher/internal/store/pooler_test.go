@@ -81,6 +81,22 @@ func pooled(t *testing.T, direct string) string {
 		"host": {dir}, "port": {"6432"}, "default_query_exec_mode": {"exec"}}.Encode()}).String()
 }
 
+// limitsItsTransactionAlone holds that a transaction has its limit for standing still, and that nobody who has its connection afterwards does.
+func limitsItsTransactionAlone(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	const ask = "select current_setting('idle_in_transaction_session_timeout')"
+	for range 6 { // twice as often as there are connections to the server
+		var within, after string
+		err := db.InTx(t.Context(), pool, func(tx pgx.Tx) error { return tx.QueryRow(t.Context(), ask).Scan(&within) })
+		if err == nil {
+			err = pool.QueryRow(t.Context(), ask).Scan(&after)
+		}
+		if err != nil || within != "10s" || after != "0" {
+			t.Errorf("the limit is %s within and %s after it, %v", within, after, err)
+		}
+	}
+}
+
 // Nothing that the dispatcher does stays with a connection: it works where each transaction has another one.
 func TestStore_WorksBehindATransactionPooler(t *testing.T) {
 	through := pooled(t, dbtest.NewURL(t))
@@ -97,6 +113,7 @@ func TestStore_WorksBehindATransactionPooler(t *testing.T) {
 		}
 	}
 	delivertest.CheckStore(t, s)
+	limitsItsTransactionAlone(t, pool)
 	// Leases of many at once: each token once, and each later one higher.
 	var mu sync.Mutex
 	tokens := map[int64]bool{}

@@ -166,20 +166,19 @@ func (s *Store) Release(ctx context.Context, workItem string, l lease.Lease) err
 	return db.Fault(err)
 }
 
+// The lock is next_token's, and is held until the end of the statement: nobody draws between the raising and the token drawn here.
+const raiseSQL = `
+with turn as materialized (
+	select pg_advisory_xact_lock('dispatcher.fencing_token'::regclass::bigint)
+), raised as materialized (
+	select setval('dispatcher.fencing_token', greatest(nextval('dispatcher.fencing_token'), $1::bigint)) from turn
+)
+select dispatcher.next_token() from raised`
+
 // RaiseToken makes every later token greater than above, and draws one that no lease has: all before it are lower, all after it higher.
-// Nobody takes a lease meanwhile: a sequence alone could be set back between being read and being set.
+// It waits for whoever draws one, until that is committed, and for nobody else.
 func (s *Store) RaiseToken(ctx context.Context, above int64) (drawn int64, err error) {
-	err = db.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "lock table dispatcher.leases in share row exclusive mode"); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `select setval('dispatcher.fencing_token', greatest($1::bigint, last_value))
-			from dispatcher.fencing_token where last_value <= $1`, above); err != nil {
-			return err
-		}
-		return tx.QueryRow(ctx, "select dispatcher.next_token()").Scan(&drawn)
-	})
-	return drawn, err
+	return one(s, ctx, raiseSQL, pgx.RowTo[int64], above)
 }
 
 // one runs a statement that returns a row at most; none is fault.NotFound.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -251,6 +252,69 @@ func TestRaiseToken_MakesUpForASequenceThatWasSetBack(t *testing.T) {
 	drawn, err := s.RaiseToken(t.Context(), seen)
 	if l := take(t, s, "a"); err != nil || drawn <= seen || l.Token <= drawn {
 		t.Errorf("after %d: drawn %d, leased %d, %v", seen, drawn, l.Token, err)
+	}
+}
+
+// Whoever draws a token may have drawn it long before it is committed. What is raised then must be neither lower nor set back by it.
+func TestRaiseToken_WaitsForWhoeverDrawsATokenAndForNobodyElse(t *testing.T) {
+	s, pool := newStore(t)
+	drawing, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = drawing.Rollback(context.WithoutCancel(t.Context())) }()
+	// It has its turn, and somebody else is at the leases without having drawn anything.
+	if _, err := drawing.Exec(t.Context(), "select pg_advisory_xact_lock('dispatcher.fencing_token'::regclass::bigint)"); err != nil {
+		t.Fatal(err)
+	}
+	leasing, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = leasing.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := leasing.Exec(t.Context(), "insert into dispatcher.leases values ('github:octo/widget#8', 'b', 1, now())"); err != nil {
+		t.Fatal(err)
+	}
+	const above = int64(1) << 52
+	type result struct {
+		drawn int64
+		err   error
+	}
+	raised := make(chan result, 1)
+	go func() {
+		drawn, err := s.RaiseToken(t.Context(), above)
+		raised <- result{drawn, err}
+	}()
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		var waits bool
+		if err := pool.QueryRow(t.Context(), "select exists (select from pg_locks where not granted and database = (select oid from pg_database where datname = current_database()))").
+			Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+		if waits {
+			break
+		}
+		if time.Now().After(limit) {
+			t.Fatal("it does not wait for whoever draws a token")
+		}
+	}
+	var last, first int64
+	if err := pool.QueryRow(t.Context(), "select last_value from dispatcher.fencing_token").Scan(&last); err != nil || last >= above {
+		t.Errorf("the sequence is at %d while another one draws, %v", last, err)
+	}
+	if err := drawing.QueryRow(t.Context(), "select dispatcher.next_token()").Scan(&first); err != nil {
+		t.Fatal(err)
+	}
+	if err := drawing.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case r := <-raised:
+		if r.err != nil || r.drawn <= above || first >= r.drawn {
+			t.Errorf("%d was drawn before %d, %v", first, r.drawn, r.err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it waits for whoever is at the leases")
 	}
 }
 

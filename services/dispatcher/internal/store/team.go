@@ -334,14 +334,14 @@ func attemptColumns(form string) string {
 	}
 	return `attempt_id, run_id, task_id, number, epoch, token, host, worker, harness, directory, is_check, repository, branch, needs, head, uncommitted, ` + texts + `, state, fenced, fence_reason, result,
 	reason, detail, exit_code, exit_signal, second_hand, pane_id, target, socket_path, started_at, ended_at, claimed_at, settled_at, host_at,
-	process_at, progress_at, lease_until <= clock_timestamp(), gone_at <= clock_timestamp(), owed, cut`
+	process_at, progress_at, lease_until <= clock_timestamp(), gone_at <= clock_timestamp(), owed, cut, clock_timestamp() - claimed_at`
 }
 
 func scanAttempt(row pgx.CollectableRow) (a team.Attempt, err error) {
 	var started, ended, settled, host, process, progress *time.Time
 	err = row.Scan(&a.ID, &a.RunID, &a.TaskID, &a.Number, &a.Epoch, &a.Token, &a.Host, &a.Worker, &a.Harness, &a.Directory, &a.Check, &a.Repository, &a.Branch, &a.Needs, &a.Head, &a.Uncommitted, &a.Prompt, &a.Output,
 		&a.State, &a.Fenced, &a.FenceReason, &a.Result, &a.Reason, &a.Detail, &a.Code, &a.Signal, &a.SecondHand, &a.PaneID, &a.Target, &a.SocketPath,
-		&started, &ended, &a.ClaimedAt, &settled, &host, &process, &progress, &a.Lapsed, &a.Gone, &a.Owed, &a.Cut)
+		&started, &ended, &a.ClaimedAt, &settled, &host, &process, &progress, &a.Lapsed, &a.Gone, &a.Owed, &a.Cut, &a.SinceClaim)
 	a.StartedAt, a.EndedAt, a.SettledAt = when(started), when(ended), when(settled)
 	a.HostAt, a.ProcessAt, a.ProgressAt = when(host), when(process), when(progress)
 	return a, err

@@ -19,6 +19,7 @@ const (
 	reasonRefused   = "refused"
 	reasonFull      = "no_capacity"
 	reasonStale     = "stale"
+	reasonLate      = "late"
 )
 
 // maxUnread is how often it is asked for what an attempt showed that needs nothing of it.
@@ -30,6 +31,8 @@ type attendant struct {
 	wake    chan struct{}
 	attempt Attempt
 	item    rules.Item
+	// startBy is until when its host may be asked to begin it, on the clock of this process that nobody sets.
+	startBy time.Time
 	// vouched is when it was recorded last that it goes on; only the attendant itself has it.
 	vouched time.Time
 	// unread counts in how many looks what it showed could not be had; likewise.
@@ -41,9 +44,9 @@ func (at *attendant) attend(ctx context.Context) {
 	pause := 100 * time.Millisecond
 	for {
 		at.mu.Lock()
-		a, item, stopping := at.attempt, at.item, at.stopping
+		a, item, stopping, startBy := at.attempt, at.item, at.stopping, at.startBy
 		at.mu.Unlock()
-		over, again, err := at.look(ctx, a, item, stopping)
+		over, again, err := at.look(ctx, a, item, stopping, startBy)
 		switch {
 		case over:
 			at.mu.Lock()
@@ -75,20 +78,15 @@ func (at *attendant) attend(ctx context.Context) {
 }
 
 // look asks the host once, by what is known, and records what it says. again asks to look soon.
-func (at *attendant) look(ctx context.Context, a Attempt, item rules.Item, stopping string) (over, again bool, err error) {
+func (at *attendant) look(ctx context.Context, a Attempt, item rules.Item, stopping string, startBy time.Time) (over, again bool, err error) {
 	var answer Answer
 	switch {
 	case stopping != "":
 		answer = at.Hosts.StopAttempt(ctx, a.Host, a.ID, a.Token, stopping)
 	case a.Fenced:
 		answer = at.Hosts.StopAttempt(ctx, a.Host, a.ID, a.Token, "it was taken from its worker: "+a.FenceReason)
-	case a.State == Claimed:
-		answer = at.Hosts.RunTask(ctx, a.Host, Launch{ID: a.ID, Harness: a.Harness, Directory: a.Directory, Prompt: a.Prompt, Check: a.Check, Repository: a.Repository, Branch: a.Branch, Needs: a.Needs, Token: a.Token,
-			Limit: limitOf(at.whole), Stall: at.whole.Spec.Stall})
-		failpoint.Hit("dispatcher.team.launched")
-		if answer.Kind == Refused || answer.Kind == Full {
-			answer = at.certain(ctx, a, answer)
-		}
+	case a.State == Claimed && !a.Gone && time.Now().Before(startBy):
+		answer = at.launch(ctx, a, startBy)
 	default:
 		answer = at.Hosts.Attempt(ctx, a.Host, a.ID, false)
 	}
@@ -116,6 +114,10 @@ func (at *attendant) look(ctx context.Context, a Attempt, item rules.Item, stopp
 		}
 		return false, false, nil
 	case Unknown:
+		if a.State == Claimed && !a.Fenced && stopping == "" {
+			// It is too late to begin it. A call that asked for it may be under way still, so its host has to know that.
+			return at.fence(ctx, a, reasonLate)
+		}
 		answer = Answer{Kind: Done, Result: rules.Crashed, Reason: reasonForgotten, Detail: "its host does not know it any more"}
 		return at.end(ctx, a, item, stopping, answer)
 	case Refused:
@@ -137,7 +139,25 @@ func (at *attendant) look(ctx context.Context, a Attempt, item rules.Item, stopp
 		at.unread++
 		return false, true, nil
 	}
+	if a.FenceReason == reasonLate && answer.Result == rules.WasStopped && answer.Sight.StartedAt.IsZero() {
+		answer.Result, answer.Reason = rules.LaunchFailed, reasonLate
+		answer.Detail = "its host did not answer until it was too late to begin it"
+	}
 	return at.end(ctx, a, item, stopping, answer)
+}
+
+// launch asks the host to begin an attempt, by startBy: the moment at which its host's silence gives its task to another was reckoned from there
+// when it was claimed. No call for it is under way later than that.
+func (at *attendant) launch(ctx context.Context, a Attempt, startBy time.Time) Answer {
+	asking, cancel := context.WithDeadline(ctx, startBy)
+	defer cancel()
+	answer := at.Hosts.RunTask(asking, a.Host, Launch{ID: a.ID, Harness: a.Harness, Directory: a.Directory, Prompt: a.Prompt, Check: a.Check, Repository: a.Repository, Branch: a.Branch, Needs: a.Needs, Token: a.Token,
+		Limit: limitOf(at.whole), Stall: at.whole.Spec.Stall})
+	failpoint.Hit("dispatcher.team.launched")
+	if answer.Kind == Refused || answer.Kind == Full {
+		answer = at.certain(ctx, a, answer)
+	}
+	return answer
 }
 
 // certain makes sure that a launch which a host turned down never was nor will be: an earlier call may be under way.

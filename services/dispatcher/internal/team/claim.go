@@ -21,7 +21,8 @@ import (
 const (
 	// defaultLimit is how long an attempt may last where the spec says nothing.
 	defaultLimit = time.Hour
-	// startMargin is how long after its claim an attempt may still begin, and endMargin how long after its limit something of it may live.
+	// startMargin is how long after its claim a host is asked to begin an attempt, and endMargin how long after its limit something of it may live.
+	// A host takes seconds to begin what it was asked for; these are endMargin's too.
 	startMargin = 2 * time.Minute
 	endMargin   = time.Minute
 	// showsOf is how much of what an earlier attempt showed is told to the next one.

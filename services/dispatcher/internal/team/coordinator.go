@@ -304,6 +304,7 @@ func (d *driver) loop(ctx context.Context) {
 
 // step reads the run, has its attempts attended to, and does what it needs next.
 func (d *driver) step(ctx context.Context) (again, over bool, err error) {
+	read := time.Now()
 	known, err := d.Store.KnownRun(ctx, d.run.ID)
 	if err != nil {
 		return false, false, err
@@ -318,7 +319,7 @@ func (d *driver) step(ctx context.Context) (again, over bool, err error) {
 		return false, true, nil // it can be read again, and is taken anew with all that was asked for
 	}
 	decision := rules.Decide(runOf(known))
-	d.attendAll(ctx, known, decision)
+	d.attendAll(ctx, known, decision, read)
 	switch decision.Action {
 	case rules.Move:
 		moved, err := d.Store.MoveRun(ctx, Step{RunID: d.run.ID, Epoch: d.run.Epoch, Version: known.Run.Version, From: known.Run.Phase, Decision: decision})
@@ -401,8 +402,8 @@ func pausedBy(pauses []Pause) string {
 	return strings.Join(texts, ", and ") + ": no task is handed out until " + strings.Join(commands, " and ")
 }
 
-// attendAll has every open attempt attended to, and tells those who attend what is known by now.
-func (d *driver) attendAll(ctx context.Context, k Known, decision rules.Decision) {
+// attendAll has every open attempt attended to, and tells those who attend what is known by now; it was not read before a time.
+func (d *driver) attendAll(ctx context.Context, k Known, decision rules.Decision, read time.Time) {
 	stopping := ""
 	if decision.Action == rules.Drain {
 		stopping = fmt.Sprintf("its run is ended by %s: %s", orNobody(k.Run.EndedBy), k.Run.Detail)
@@ -426,6 +427,7 @@ func (d *driver) attendAll(ctx context.Context, k Known, decision rules.Decision
 		}
 		before := at.attempt
 		at.attempt, at.item = a, items[a.TaskID]
+		at.startBy = read.Add(startMargin - max(0, a.SinceClaim))
 		if !ok {
 			d.group.Go(func() { at.attend(ctx) })
 		} else if changed || a.Lapsed != before.Lapsed || a.Gone != before.Gone || a.Fenced != before.Fenced {

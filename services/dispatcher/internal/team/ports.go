@@ -105,6 +105,8 @@ type Attempt struct {
 	// StartedAt and EndedAt are the command's, on its host's clock; the others are on the database's.
 	StartedAt, EndedAt   time.Time
 	ClaimedAt, SettledAt time.Time
+	// SinceClaim is how long ago it was claimed when this was read, by the database's clock.
+	SinceClaim time.Duration
 	// HostAt, ProcessAt and ProgressAt are when its host last answered for it, its process was last seen alive, and it was last seen to make
 	// progress: three facts, each vouched for by another.
 	HostAt, ProcessAt, ProgressAt time.Time

@@ -389,6 +389,86 @@ func TestTeam_ALaunchThatWasAnsweredTooLateIsAdopted(t *testing.T) {
 	}
 }
 
+// A command that began later than its claim reckons with would run on while its host's silence gives its task to another.
+func TestT135_NothingIsBegunLaterThanItsClaimReckonsWith(t *testing.T) {
+	asked := 0 // for the attempt, and not for its launch; under the hosts' lock
+	b := newBench(t, one(0), func(h *hosts) {
+		h.says["h1"] = func(call string) *team.Answer {
+			if call == "get" {
+				asked++
+			}
+			return &team.Answer{Kind: team.Silent}
+		}
+	})
+	b.until("it is claimed", func() bool { return len(b.attempts("a")) == 1 })
+	first := b.attempts("a")[0]
+	b.sql("update dispatcher.team_attempts set claimed_at = claimed_at - interval '2 minutes', gone_at = gone_at - interval '2 minutes'")
+	b.until("its host is not asked to begin it any more", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return asked > 0
+	})
+	if a := b.attempts("a")[0]; a.State != team.Claimed || a.Fenced {
+		t.Errorf("its host has said nothing: %+v", a)
+	}
+	b.say("h1", nil)
+	b.running("a", 2)
+	all := b.attempts("a")
+	if a := all[0]; a.Result != rules.LaunchFailed || a.Reason != "late" || a.FenceReason != "late" || all[1].Number != a.Number {
+		t.Errorf("%+v, then %+v", a, all[1])
+	}
+	if got := b.RunTask(t.Context(), "h1", team.Launch{ID: first.ID, Token: first.Token}); got.Kind != team.Refused || b.launched() != 1 {
+		t.Errorf("a launch that was under way begins: %+v, %d launches", got, b.launched())
+	}
+}
+
+func TestTeam_AHostThatWasGivenUpIsNotAskedToBeginAnything(t *testing.T) {
+	asked, late := 0, 0 // for the attempt, and after that for its launch; under the hosts' lock
+	b := newBench(t, one(0), func(h *hosts) {
+		h.says["h1"] = func(call string) *team.Answer {
+			switch {
+			case call == "get":
+				asked++
+			case call == "run" && asked > 0:
+				late++
+			}
+			return &team.Answer{Kind: team.Silent}
+		}
+	})
+	b.until("it is claimed", func() bool { return len(b.attempts("a")) == 1 })
+	b.mu.Lock()
+	b.first = "h2"
+	b.mu.Unlock()
+	if err := b.GiveUpAttempts(t.Context(), "h1"); err != nil {
+		t.Fatal(err)
+	}
+	b.running("a", 2)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if asked == 0 || late != 0 {
+		t.Errorf("it was asked %d times whether it knows it, and then %d times to begin it", asked, late)
+	}
+}
+
+func TestTeam_WhatBeganInTimeAndIsHeardOfLateGoesOn(t *testing.T) {
+	b := newBench(t, one(0))
+	b.running("a", 1)
+	launches := 0
+	b.say("h1", func(call string) *team.Answer {
+		if call == "run" {
+			launches++
+		}
+		return nil
+	})
+	b.sql("update dispatcher.team_attempts set state = 'claimed', claimed_at = claimed_at - interval '2 minutes'")
+	b.running("a", 1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if launches != 0 || len(b.launches) != 1 || len(b.stops) != 0 {
+		t.Errorf("%d launches, asked for %d more, stops %v", len(b.launches), launches, b.stops)
+	}
+}
+
 func TestTeam_AFloorIsMetByANewToken(t *testing.T) {
 	b := newBench(t, one(0))
 	b.running("a", 1)

@@ -34,13 +34,15 @@ func finished(row string) string {
 // What has an object key, a result of CI and a labelling may be listed upstream for as long as it is there, so how far it was forgotten stays with its item. The
 // rest comes in once: the opening event at the first sight of its item, which is never forgotten, and what was sent by hand.
 //
+// What all of it has in common stands beside the rest, so that the index of what is finished is read as far as that and not to its end.
+//
 // The revisions of an object are deleted once all of them are finished, the oldest first: what is left is always the newest, by which an
 // edit is told.
 var forgetStatement = `
 with old as (
   select e.id
   from poller.events e
-  where e.state in ('delivered', 'settled', 'cancelled') and ` + finished("e") + `
+  where e.state in ('delivered', 'settled', 'cancelled') and e.updated_at < now() - @keep::interval and ` + finished("e") + `
     and not exists (select from poller.outbox o where o.event_id = e.id and o.state = 'waiting')
     and (e.object_key = ''
       or (select bool_and(` + finished("s") + `) and min(s.id) = e.id from poller.events s where s.object_key = e.object_key))

@@ -46,9 +46,15 @@ order by number`, pgx.NamedArgs{"place": place, "nodes": nodeIDs})
 	return known, db.Fault(err)
 }
 
+// Which pull requests are asked for; an index has those of a place for each.
+const (
+	openPulls   = `place = @place and state = 'open' and work_item is not null or node_id = any(@nodes)`
+	pullsOfHead = `place = @place and work_item is not null and (head_sha = @sha or number = any(@numbers))`
+)
+
 // KnownPulls returns the pull requests of items that were last seen in a place and are open, and those with one of the node ids.
 func (s *Store) KnownPulls(ctx context.Context, place string, nodeIDs []string) ([]poll.KnownPull, error) {
-	return s.knownPulls(ctx, `place = @place and state = 'open' and work_item is not null or node_id = any(@nodes)`, pgx.NamedArgs{"place": place, "nodes": nodeIDs})
+	return s.knownPulls(ctx, openPulls, pgx.NamedArgs{"place": place, "nodes": nodeIDs})
 }
 
 // PullsAt returns the pull requests of a place that belong to an item and whose head is a commit, or that have one of the numbers.
@@ -57,16 +63,19 @@ func (s *Store) PullsAt(ctx context.Context, place, sha string, numbers []uint64
 	for i, n := range numbers {
 		of[i] = int64(n) //nolint:gosec // A number that does not fit is none of ours.
 	}
-	return s.knownPulls(ctx, `place = @place and work_item is not null and (head_sha = @sha or number = any(@numbers))`,
-		pgx.NamedArgs{"place": place, "sha": sha, "numbers": of})
+	return s.knownPulls(ctx, pullsOfHead, pgx.NamedArgs{"place": place, "sha": sha, "numbers": of})
+}
+
+func pullsStatement(where string) string {
+	return `
+select node_id, place, number, coalesce(w.work_item, ''), rule, closes, state = 'open', head_sha, closed_upstream, shown_at,
+  seen_at, seen_updated_at, posts_since, unlinked_at, ` + waiting + `, ` + missingOf + `
+from (select p.*, p.node_id as thread from poller.pulls p where ` + where + `) w
+order by number`
 }
 
 func (s *Store) knownPulls(ctx context.Context, where string, args pgx.NamedArgs) ([]poll.KnownPull, error) {
-	rows, err := s.pool.Query(ctx, `
-select node_id, place, number, coalesce(w.work_item, ''), rule, closes, state = 'open', head_sha, closed_upstream, shown_at,
-  seen_at, seen_updated_at, posts_since, unlinked_at, `+waiting+`, `+missingOf+`
-from (select p.*, p.node_id as thread from poller.pulls p where `+where+`) w
-order by number`, args)
+	rows, err := s.pool.Query(ctx, pullsStatement(where), args)
 	if err != nil {
 		return nil, db.Fault(err)
 	}

@@ -13,7 +13,7 @@ import (
 // List returns rows of the ledger, newest first.
 func (s *Store) List(ctx context.Context, f poll.Filter) ([]poll.Entry, error) {
 	where, args := conditions(f)
-	rows, err := s.pool.Query(ctx, `select `+entryColumns+entryTables+where+` order by id desc limit @limit`, args)
+	rows, err := s.pool.Query(ctx, listStatement(where), args)
 	if err != nil {
 		return nil, db.Fault(err)
 	}
@@ -24,7 +24,7 @@ func (s *Store) List(ctx context.Context, f poll.Filter) ([]poll.Entry, error) {
 // Count returns how many events that a filter chooses are in each state for each reason; what no event is in is left out.
 func (s *Store) Count(ctx context.Context, f poll.Filter) ([]poll.Count, error) {
 	where, args := conditions(f)
-	rows, err := s.pool.Query(ctx, `select state, reason, count(*) from poller.events e`+where+` group by state, reason order by state, reason`, args)
+	rows, err := s.pool.Query(ctx, countStatement(where), args)
 	if err != nil {
 		return nil, db.Fault(err)
 	}
@@ -37,6 +37,14 @@ func (s *Store) Count(ctx context.Context, f poll.Filter) ([]poll.Count, error) 
 		return c, err
 	})
 	return counts, db.Fault(err)
+}
+
+func listStatement(where string) string {
+	return `select ` + entryColumns + entryTables + where + ` order by id desc limit @limit`
+}
+
+func countStatement(where string) string {
+	return `select state, reason, count(*) from poller.events e` + where + ` group by state, reason order by state, reason`
 }
 
 // conditions puts a filter into a where clause on the events e.

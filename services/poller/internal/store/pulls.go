@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -222,12 +224,8 @@ update poller.pulls set unlinked_at = greatest(unlinked_at, @shown, case when @s
 
 // Links returns how pull requests came to their items, the latest first: of a pull request, of a work item, or all for "".
 func (s *Store) Links(ctx context.Context, of string, limit int) ([]poll.Linked, error) {
-	rows, err := s.pool.Query(ctx, `
-select place || '#' || number, coalesce(work_item, ''), rule, detail, who, created_at,
-  id = (select max(n.id) from poller.links n where n.pull_node_id = l.pull_node_id)
-from poller.links l
-where @of = '' or work_item = @of or place || '#' || number = @of
-order by id desc limit @limit`, pgx.NamedArgs{"of": of, "limit": limit})
+	statement, args := linksStatement(of, limit)
+	rows, err := s.pool.Query(ctx, statement, args)
 	if err != nil {
 		return nil, db.Fault(err)
 	}
@@ -236,4 +234,24 @@ order by id desc limit @limit`, pgx.NamedArgs{"of": of, "limit": limit})
 		return l, err
 	})
 	return links, db.Fault(err)
+}
+
+// linksStatement asks for the name both as that of an item and as that of a pull request, each by its index.
+func linksStatement(of string, limit int) (string, pgx.NamedArgs) {
+	args, where := pgx.NamedArgs{"of": of, "limit": limit}, ""
+	if of != "" {
+		where = "where work_item = @of"
+	}
+	if place, digits, ok := strings.Cut(of, "#"); ok {
+		if number, err := strconv.ParseInt(digits, 10, 64); err == nil {
+			where += " or place = @place and number = @number"
+			args["place"], args["number"] = place, number
+		}
+	}
+	return `
+select place || '#' || number, coalesce(work_item, ''), rule, detail, who, created_at,
+  id = (select max(n.id) from poller.links n where n.pull_node_id = l.pull_node_id)
+from poller.links l
+` + where + `
+order by id desc limit @limit`, args
 }

@@ -1,0 +1,4 @@
+package db
+
+// InTxIdle is InTx with another limit for standing still.
+var InTxIdle = inTx
