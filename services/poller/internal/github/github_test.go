@@ -358,12 +358,21 @@ func TestCache_KeepsWhatWasUsedLastWithinItsBounds(t *testing.T) {
 	equal(t, "within its bytes", []int{c.order.Len(), c.bytes}, []int{4, maxCachedBytes})
 }
 
+// TestGet_EndsWithItsContext: that whoever asked had no time left is not said to be the server's silence.
 func TestGet_EndsWithItsContext(t *testing.T) {
 	w := newWorld(t)
 	must(t, w.Inject(fakegithub.Fault{Kind: fakegithub.KindHang, Times: -1}))
-	ctx, cancel := context.WithCancel(t.Context())
+	broken, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	if _, err := w.client.Items(ctx, repo); !errors.Is(err, fault.Unavailable) {
-		t.Errorf("got %v", err)
+	late, cancelLate := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancelLate()
+	for name, ctx := range map[string]context.Context{"broken off": broken, "out of time": late} {
+		_, err := w.client.Items(ctx, repo)
+		if !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no time left") || strings.Contains(err.Error(), DefaultTimeout.String()) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err = w.client.Editors(ctx, []string{"IC_x"}); !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no time left") {
+			t.Errorf("%s, a query: %v", name, err)
+		}
 	}
 }

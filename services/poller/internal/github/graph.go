@@ -205,13 +205,13 @@ func (e graphError) aboutNode() bool { return len(e.Path) > 1 && e.Path[0] == "n
 
 // query asks for nodes. One that is gone, or that may not be seen, is left out.
 func (c *Client) query(ctx context.Context, query, repository string, ids []string) ([]node, error) {
-	ctx, cancel := context.WithTimeout(about(ctx, repository), c.timeout)
+	asking, cancel := context.WithTimeout(about(ctx, repository), c.timeout)
 	defer cancel()
 	body, err := json.Marshal(map[string]any{"query": query, "variables": map[string]any{"ids": ids}})
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, "", "cannot write a query", err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, graphOf(c.base).String(), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(asking, http.MethodPost, graphOf(c.base).String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, "", "cannot write a query", err)
 	}
@@ -220,7 +220,7 @@ func (c *Client) query(ctx context.Context, query, repository string, ids []stri
 	subject := "the editors, links and labels of what was written"
 	response, err := c.api.BareDo(request)
 	if err != nil {
-		return nil, c.failed(subject, response, err)
+		return nil, c.failed(ctx, subject, response, err)
 	}
 	defer func() { _ = response.Body.Close() }() // it was read to its end, or is given up
 	var answer struct {
@@ -230,7 +230,7 @@ func (c *Client) query(ctx context.Context, query, repository string, ids []stri
 		Errors []graphError `json:"errors"`
 	}
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		return nil, c.transport.unreadable(subject, err)
+		return nil, c.transport.unreadable(ctx, subject, err)
 	}
 	if err := c.graphFault(response.Header, answer.Errors); err != nil {
 		return nil, err

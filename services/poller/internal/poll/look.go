@@ -3,6 +3,7 @@ package poll
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,7 +108,8 @@ func (l *look) end(before Look) LookEnd {
 	return e
 }
 
-// repository reads the issues of a repository first: a pull request may belong to one that is seen for the first time.
+// repository reads the issues of a repository first: a pull request may belong to one that is seen for the first time. Where the last look did
+// not come to the pull requests, they go before the items that no list shows, so that nothing about those can keep them from being read.
 func (l *look) repository(ctx context.Context, repository string) {
 	listing, err := l.watched.Source.Items(ctx, repository)
 	if err != nil {
@@ -127,17 +129,28 @@ func (l *look) repository(ctx context.Context, repository string) {
 			issues = append(issues, item)
 		}
 	}
-	l.issues(ctx, repository, place, issues, listing.At)
-	if !l.over() {
-		l.pulls(ctx, repository, place, pulls, listing.At)
+	rest := l.issues(ctx, place, issues, listing.At)
+	steps := []func(){
+		func() { l.others(ctx, repository, place, rest, listing.At) },
+		func() { l.pulls(ctx, repository, place, pulls, listing.At) },
+	}
+	if l.rounds.owe(l.watched.Name, repository) {
+		slices.Reverse(steps)
+	}
+	for _, step := range steps {
+		if l.over() {
+			return
+		}
+		step()
 	}
 }
 
-func (l *look) issues(ctx context.Context, repository, place string, issues []Item, at time.Time) {
+// issues reads those that are listed, and returns the items that are known and that are not.
+func (l *look) issues(ctx context.Context, place string, issues []Item, at time.Time) (rest []Known) {
 	all, err := l.ledger.Known(ctx, place, nodeIDs(issues))
 	if err != nil {
 		l.note(err)
-		return
+		return nil
 	}
 	known := newIndex(all)
 	taken, names := make([]*Known, len(issues)), []string(nil)
@@ -151,10 +164,10 @@ func (l *look) issues(ctx context.Context, repository, place string, issues []It
 		l.result.Items++
 		l.note(l.item(ctx, item, taken[i], at))
 		if l.over() {
-			return
+			return nil
 		}
 	}
-	l.others(ctx, repository, place, known.rest(), at)
+	return known.rest()
 }
 
 func nodeIDs(items []Item) []string {
@@ -176,33 +189,6 @@ func (l *look) place(repository string) (string, error) {
 	owner, name, _ := strings.Cut(repository, "/")
 	ref, err := workitem.New(l.watched.Host, owner, name, "1")
 	return PlaceOf(ref), err
-}
-
-// others looks at the items that we know and the listing does not show: the label was taken off, or they are closed or gone.
-func (l *look) others(ctx context.Context, repository, place string, rest []Known, at time.Time) {
-	for _, k := range rest {
-		if k.Closed || !k.Baselined {
-			continue
-		}
-		item, err := l.watched.Source.Item(ctx, repository, k.Number, false)
-		gone := errors.Is(err, fault.NotFound) || err == nil && item.NodeID != k.NodeID
-		switch {
-		case gone:
-			_, err = l.ledger.Record(ctx, Record{
-				Source: l.watched.Name, LookBegan: l.began, WorkItem: k.WorkItem, Place: place, Closed: true,
-				SeenAt: k.SeenAt, CommentsSince: k.CommentsSince,
-				Item: Item{NodeID: k.NodeID, Repository: repository, UpdatedAt: k.SeenUpdatedAt, Comments: k.SeenComments},
-			})
-		case err == nil:
-			l.result.Items++
-			l.rearm(ctx, []string{k.WorkItem})
-			err = l.item(ctx, item, &k, at)
-		}
-		l.note(err)
-		if l.over() {
-			return
-		}
-	}
 }
 
 // item reads one item's own thread if it may have news, and records what they are.
