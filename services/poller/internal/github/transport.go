@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"sync"
 
+	gh "github.com/google/go-github/v90/github"
+
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
@@ -114,7 +116,7 @@ func (t *transport) send(r *http.Request, token, name string) (*http.Response, e
 			return nil, err
 		}
 		response.StatusCode, response.Status = http.StatusOK, "200 OK"
-		response.Body, response.ContentLength = body, -1
+		response.Body, response.ContentLength = repeated{body}, -1
 		if response.Header.Get("Link") == "" && kept.link != "" {
 			response.Header.Set("Link", kept.link)
 		}
@@ -126,6 +128,15 @@ func (t *transport) send(r *http.Request, token, name string) (*http.Response, e
 		body.done = func(data []byte) { t.cache.put(newAnswer(key, etag, link, data)) }
 	}
 	return response, nil
+}
+
+// repeated is the body of an answer that was kept, and that did not change since.
+type repeated struct{ io.ReadCloser }
+
+// isRepeated reports whether an answer is one that was kept.
+func isRepeated(response *gh.Response) bool {
+	_, ok := response.Body.(repeated)
+	return ok
 }
 
 // boundedBody ends with an error beyond its bound, and hands over what was read once the true end was seen: an answer that was
