@@ -112,6 +112,9 @@ func (a *App) proof() (string, error) {
 
 // ask sends a request as the App itself. A proof that is refused because of the time is made once more, by what the answer said of it.
 func (a *App) ask(ctx context.Context, method, path, about string, v any) error {
+	if err := a.api.alone(ctx); err != nil {
+		return err
+	}
 	asking, cancel := context.WithTimeout(ctx, a.api.timeout)
 	defer cancel()
 	for try := 0; ; try++ {

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"compress/flate"
 	"container/list"
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"sync"
+	"time"
 
 	gh "github.com/google/go-github/v90/github"
 
@@ -44,6 +46,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Host != t.base.Host || r.URL.Scheme != t.base.Scheme {
 		return t.send(r, "", "")
 	}
+	if err := t.alone(r.Context()); err != nil {
+		return nil, err
+	}
 	owner := ownerOf(repositoryOf(r.Context()))
 	token, name, err := t.credential.token(r.Context(), owner)
 	if err != nil {
@@ -62,6 +67,14 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return t.send(again, token, name)
+}
+
+// alone is fault.Throttled while the server is not to be asked.
+func (t *transport) alone(ctx context.Context) error {
+	if left := poll.LeftAlone(ctx); left > 0 {
+		return limitFault(t.base.Host, "it is left alone until that is over", left.Truncate(time.Second)+time.Second)
+	}
+	return nil
 }
 
 // rewound returns a request with its body from the beginning.

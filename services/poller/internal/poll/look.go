@@ -103,10 +103,13 @@ func (l *look) end(before Look) LookEnd {
 	e.Wait = max(l.limit.RetryAfter, leastWait)
 	if l.limit.RetryAfter == 0 {
 		e.Throttles = before.Throttles + 1
-		e.Wait = min(firstWait<<min(before.Throttles, 10), maxWait)
+		e.Wait = LimitWait(before.Throttles)
 	}
 	return e
 }
+
+// LimitWait returns how long a source is left alone that named a limit without a time, after so many of them in a row.
+func LimitWait(before int) time.Duration { return min(firstWait<<min(before, 10), maxWait) }
 
 // repository reads the issues of a repository first: a pull request may belong to one that is seen for the first time. Where the last look did
 // not come to the pull requests, they go before the items that no list shows, so that nothing about those can keep them from being read.
