@@ -414,7 +414,7 @@ func TestGet_EndsWithItsContext(t *testing.T) {
 		if !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no time left") || strings.Contains(err.Error(), DefaultTimeout.String()) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err = w.client.Editors(ctx, []string{"IC_x"}); !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no time left") {
+		if _, err = w.client.Edits(ctx, []string{"IC_x"}); !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no time left") {
 			t.Errorf("%s, a query: %v", name, err)
 		}
 	}

@@ -29,7 +29,7 @@ const (
 	botSuffix = "[bot]"
 
 	nodesQuery = `query($ids:[ID!]!){ nodes(ids:$ids){ __typename ... on Node{id} ... on Comment{ editor{login __typename} lastEditedAt } ` +
-		`... on PullRequest{ closingIssuesReferences(first:50){ nodes{ id number repository{ nameWithOwner } } } } } }`
+		`... on PullRequestReview{ body } ... on PullRequest{ closingIssuesReferences(first:50){ nodes{ id number repository{ nameWithOwner } } } } } }`
 	// The latest hundred labellings hold that of every label that was just put on.
 	labelledQuery = `query($ids:[ID!]!){ nodes(ids:$ids){ __typename ... on Node{id} ... on Issue{ labels(first:100){ nodes{ name } } ` +
 		`timelineItems(itemTypes:[LABELED_EVENT], last:100){ nodes{ ... on LabeledEvent{ id createdAt actor{login __typename} label{name} } } } } } }`
@@ -40,7 +40,9 @@ type node struct {
 	ID       string     `json:"id"`
 	EditedAt *time.Time `json:"lastEditedAt"`
 	Editor   *actor     `json:"editor"`
-	Closes   struct {
+	// Body is a review's.
+	Body   *string `json:"body"`
+	Closes struct {
 		Nodes []struct {
 			Number     int `json:"number"`
 			Repository struct {
@@ -71,19 +73,23 @@ type actor struct {
 	Type  string `json:"__typename"`
 }
 
-// Editors returns who last edited posts, items or pull requests. What was never edited, or is gone, is not among them.
-func (c *Client) Editors(ctx context.Context, nodeIDs []string) (map[string]poll.Author, error) {
-	out := map[string]poll.Author{}
+// Edits returns how posts, items or pull requests were last edited. What was never edited and is no review, or is gone, is not among them.
+func (c *Client) Edits(ctx context.Context, nodeIDs []string) (map[string]poll.Edit, error) {
+	out := map[string]poll.Edit{}
 	for _, batch := range c.nodes.batches(nodeIDs) {
 		found, err := c.query(ctx, nodesQuery, batch.repository, batch.ids)
 		if err != nil {
 			return nil, err
 		}
 		for _, n := range found {
-			if n.Editor == nil && n.EditedAt == nil {
+			edit := poll.Edit{Edited: n.Editor != nil || n.EditedAt != nil, Editor: n.Editor.author(), Body: n.Body}
+			if !edit.Edited && edit.Body == nil {
 				continue
 			}
-			out[n.ID] = n.Editor.author()
+			if n.EditedAt != nil {
+				edit.At = n.EditedAt.UTC()
+			}
+			out[n.ID] = edit
 		}
 	}
 	return out, nil

@@ -255,14 +255,14 @@ func (l *look) opened(ctx context.Context, t thread, posts []Post) ([]Event, err
 	if err != nil || events[0].Text == "" || l.maker.policy.trusts(t.item) {
 		return events, err
 	}
-	editors, err := l.editors(ctx, []string{t.item.NodeID})
+	edits, err := l.askEdits(ctx, []string{t.item.NodeID})
 	if err != nil {
 		return nil, err
 	}
-	editor, edited := editors[t.item.NodeID]
-	if edited && l.maker.policy.edited(t.item.Author, orGone(editor), true) {
+	edit := edits[t.item.NodeID]
+	if edit.Edited && l.maker.policy.edited(t.item.Author, orGone(edit.Editor), true) {
 		events[0] = l.maker.settled(events[0], ReasonEditor)
-		events[0].Detail = explainEdit(orGone(editor), true)
+		events[0].Detail = explainEdit(orGone(edit.Editor), true)
 	}
 	return events, nil
 }
@@ -302,9 +302,15 @@ func (k Known) quiet(item Item) bool {
 	return k.Place == PlaceOf(item.Ref) && k.SeenUpdatedAt.Equal(item.UpdatedAt) && k.SeenComments == item.Comments && k.SeenAt.Sub(item.UpdatedAt) >= settleTime
 }
 
+// newest returns the newest change of posts, as lists show it: when a review was edited is told by somebody else, perhaps later than what
+// the lists show, and they show all reviews whatever is asked for.
 func newest(posts []Post) (since time.Time) {
 	for _, c := range posts {
-		since = latest(since, c.UpdatedAt)
+		at := c.UpdatedAt
+		if c.Kind == KindReview {
+			at = c.CreatedAt
+		}
+		since = latest(since, at)
 	}
 	return since
 }
