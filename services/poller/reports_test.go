@@ -71,6 +71,29 @@ func TestReport_EveryPageOfAPullRequestIsRead(t *testing.T) {
 	equal(t, "new", look(t, p).NewEvents, 1)
 }
 
+// TestReport_TheFirstOfANewPageIsSeenAtOnce is R67: the page before it stays as it was, and says nothing of it.
+func TestReport_TheFirstOfANewPageIsSeenAtOnce(t *testing.T) {
+	w, p, n := pullWorld(t, fakegithub.Issue{Body: "Fixes #1"})
+	var of int64 // a remark without a review of its own would make one
+	for i := range 100 {
+		w.comment(t, 1, "alice", fmt.Sprint("comment ", i))
+		of = w.review(t, n, fakegithub.Review{Author: "alice", Body: fmt.Sprint("review ", i)})
+		w.inline(t, n, fakegithub.ReviewComment{Author: "alice", Body: fmt.Sprint("remark ", i), Path: "a.go", Line: i + 1, ReviewID: of})
+	}
+	for range 99 {
+		w.labelled(t, "alice")
+	}
+	look(t, p)
+	look(t, p)
+	w.later(2 * time.Minute)
+	look(t, p)
+	w.comment(t, 1, "alice", "one comment more")
+	w.review(t, n, fakegithub.Review{Author: "alice", Body: "one review more"})
+	w.inline(t, n, fakegithub.ReviewComment{Author: "alice", Body: "one remark more", Path: "a.go", Line: 1, ReviewID: of})
+	w.labelled(t, "alice")
+	equal(t, "new", look(t, p).NewEvents, 4)
+}
+
 // TestReport_APartialListingClosesNothing is R64.
 func TestReport_APartialListingClosesNothing(t *testing.T) {
 	w := newWorld(t, standard)

@@ -193,7 +193,6 @@ func (s *Server) finish(c *call, out reply, bucket *rate) answer {
 	a := answer{status: out.status, header: s.baseHeader()}
 	bucket.head(a.header)
 	if out.link != "" {
-		// A page that did not change can have a new neighbour, so Link is no part of the ETag and comes with 304 too.
 		a.header.Set("Link", out.link)
 	}
 	if out.value == nil {
@@ -208,8 +207,11 @@ func (s *Server) finish(c *call, out reply, bucket *rate) answer {
 	if a.status == http.StatusOK && (c.r.Method == http.MethodGet || c.r.Method == http.MethodHead) {
 		tag := fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(append([]byte(c.r.Header.Get("Authorization")+"\n"), a.body...))))
 		if matches(c.r.Header.Get("If-None-Match"), tag) {
+			// A page that did not change can have a new neighbour: Link is no part of the ETag, and GitHub leaves it out of a 304, as those
+			// report who kept the pages of lists.
 			a.status, a.body = http.StatusNotModified, nil
 			a.header.Del("Content-Type")
+			a.header.Del("Link")
 		}
 		if !s.cfg.StrongETags {
 			tag = "W/" + tag

@@ -25,7 +25,7 @@ var (
 )
 
 // known are the names that may stand in a selection: fields, arguments and types.
-var known = []string{"__typename", "on", "id", "editor", "login", "lastEditedAt", "closingIssuesReferences", "first", "nodes", "totalCount", "number",
+var known = []string{"__typename", "on", "id", "editor", "login", "lastEditedAt", "body", "closingIssuesReferences", "first", "nodes", "totalCount", "number",
 	"repository", "nameWithOwner", "Node", "Comment", "PullRequest", "Issue", "IssueComment", "PullRequestReview", "PullRequestReviewComment",
 	"labels", "name", "timelineItems", "itemTypes", "LABELED_EVENT", "last", "LabeledEvent", "createdAt", "actor", "label"}
 
@@ -106,6 +106,9 @@ func (c *call) nodes(ids []string, selected map[string]bool, first int) (reply, 
 				out[name] = value()
 			}
 		}
+		if n.review != nil && selected["body"] {
+			out["body"] = n.review.Body
+		}
 		if n.pull != nil && selected["closingIssuesReferences"] {
 			out["closingIssuesReferences"] = closingReferences(n.pull, first)
 		}
@@ -127,6 +130,7 @@ type node struct {
 	edited Edited
 	pull   *issue
 	issue  *issue
+	review *review
 }
 
 func (c *call) everyNode() map[string]node {
@@ -148,7 +152,7 @@ func (c *call) everyNode() map[string]node {
 				if !rv.seenBy(c.user) {
 					continue
 				}
-				out[nodeID("PRR", r.id, rv.ID)] = node{kind: "PullRequestReview", edited: rv.Edited}
+				out[nodeID("PRR", r.id, rv.ID)] = node{kind: "PullRequestReview", edited: rv.Edited, review: rv}
 				for _, n := range rv.comments {
 					out[nodeID("PRRC", r.id, n.ID)] = node{kind: "PullRequestReviewComment", edited: n.Edited}
 				}

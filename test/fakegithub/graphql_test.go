@@ -23,6 +23,7 @@ type graphqlAnswer struct {
 			ID           string
 			Editor       *struct{ Login, Typename string }
 			LastEditedAt *time.Time
+			Body         *string
 			Closing      struct {
 				Nodes []struct {
 					Number     int
@@ -45,6 +46,23 @@ func (w *world) graphql(t *testing.T, query string, ids ...string) (*http.Respon
 	var out graphqlAnswer
 	must(t, json.Unmarshal([]byte(text), &out))
 	return response, out
+}
+
+// TestGraphQL_TellsWhatAReviewSays: beside who edited it and when, in one answer.
+func TestGraphQL_TellsWhatAReviewSays(t *testing.T) {
+	w := newWorld(t, fakegithub.Config{})
+	pull := w.pull(t, fakegithub.Pull{}, fakegithub.Issue{Title: "p", Author: "mallory"})
+	rv := w.review(t, pull, fakegithub.Review{Author: "mallory", Body: "first"})
+	comment := w.comment(t, pull, "mallory", "a comment")
+	must(t, w.EditReview(rv, "second"))
+	client := w.client(t, "tok-carol")
+	review, _, err := client.PullRequests.GetReview(t.Context(), "acme", "widgets", pull, rv)
+	must(t, err)
+	other, _, err := client.Issues.GetComment(t.Context(), "acme", "widgets", comment)
+	must(t, err)
+	_, out := w.graphql(t, strings.Replace(nodesQuery, "... on PullRequest{", "... on PullRequestReview{ body } ... on PullRequest{", 1),
+		review.GetNodeID(), other.GetNodeID())
+	equal(t, "the review, and anything else", []*string{out.Data.Nodes[0].Body, out.Data.Nodes[1].Body}, []*string{github.Ptr("second"), nil})
 }
 
 func TestGraphQL_KnowsEditors(t *testing.T) {

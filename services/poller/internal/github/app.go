@@ -112,7 +112,10 @@ func (a *App) proof() (string, error) {
 
 // ask sends a request as the App itself. A proof that is refused because of the time is made once more, by what the answer said of it.
 func (a *App) ask(ctx context.Context, method, path, about string, v any) error {
-	ctx, cancel := context.WithTimeout(ctx, a.api.timeout)
+	if err := a.api.alone(ctx); err != nil {
+		return err
+	}
+	asking, cancel := context.WithTimeout(ctx, a.api.timeout)
 	defer cancel()
 	for try := 0; ; try++ {
 		before := a.api.clock.ahead()
@@ -120,7 +123,7 @@ func (a *App) ask(ctx context.Context, method, path, about string, v any) error 
 		if err != nil {
 			return err
 		}
-		request, err := http.NewRequestWithContext(ctx, method, a.api.base.JoinPath(path).String(), nil)
+		request, err := http.NewRequestWithContext(asking, method, a.api.base.JoinPath(path).String(), nil)
 		if err != nil {
 			return fault.Wrap(fault.Internal, "", "cannot ask for "+about, err)
 		}
@@ -128,24 +131,24 @@ func (a *App) ask(ctx context.Context, method, path, about string, v any) error 
 		request.Header.Set("User-Agent", userAgent())
 		response, err := a.api.once(request, proof, "app")
 		if err != nil {
-			return a.api.silent(about, a.api.timeout, err)
+			return a.api.silent(ctx, about, a.api.timeout, err)
 		}
 		if response.StatusCode == http.StatusUnauthorized && try == 0 && (a.api.clock.ahead()-before).Abs() > corrected {
 			_ = response.Body.Close()
 			continue
 		}
-		return a.answered(response, about, v)
+		return a.answered(ctx, response, about, v)
 	}
 }
 
-func (a *App) answered(response *http.Response, about string, v any) error {
+func (a *App) answered(ctx context.Context, response *http.Response, about string, v any) error {
 	defer func() { _ = response.Body.Close() }() // it was read, or is given up
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAppAnswer))
 	if err == nil && response.StatusCode < 300 {
 		err = json.Unmarshal(body, v)
 	}
 	if err != nil {
-		return a.api.unreadable(about, err)
+		return a.api.unreadable(ctx, about, err)
 	}
 	if response.StatusCode < 300 {
 		return nil
@@ -235,7 +238,8 @@ func together(ctx context.Context, a *App, key string, do func(context.Context) 
 	case r := <-result:
 		return r.Val, r.Err
 	case <-ctx.Done():
-		return nil, a.api.silent("a token of the App", a.api.timeout, ctx.Err())
+		// What ended is the time of the request that needs it: whether that of whoever asked did, too, is seen where the request was made.
+		return nil, a.api.silent(context.WithoutCancel(ctx), "a token of the App", a.api.timeout, ctx.Err())
 	}
 }
 

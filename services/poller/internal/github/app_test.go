@@ -96,9 +96,9 @@ func TestApp_EachOwnersInstallationHasATokenOfItsOwn(t *testing.T) {
 			l, err := client.Items(t.Context(), owner+"/widgets")
 			must(t, err)
 			equal(t, "items", titles(l), []string{"of " + owner})
-			editors, err := client.Editors(t.Context(), []string{l.Items[0].NodeID})
+			edits, err := client.Edits(t.Context(), []string{l.Items[0].NodeID})
 			must(t, err)
-			equal(t, "editors", len(editors), 0)
+			equal(t, "edits", len(edits), 0)
 		}
 	}
 	equal(t, "tokens", []int{w.posts(tokens), w.posts("/app/installations/9/access_tokens")}, []int{1, 1})
@@ -298,7 +298,7 @@ func TestApp_OnAServerOfOnesOwn(t *testing.T) {
 		equal(t, "queries go to", graphOf(client.base).Path, want)
 		l, err := client.Items(t.Context(), "acme/widgets")
 		must(t, err)
-		_, err = client.Editors(t.Context(), []string{l.Items[0].NodeID})
+		_, err = client.Edits(t.Context(), []string{l.Items[0].NodeID})
 		must(t, err)
 		w.url = before
 	}

@@ -52,23 +52,24 @@ func (c *Client) Checks(ctx context.Context, repository, sha string) ([]poll.Che
 
 func (c *Client) checks(ctx context.Context, kind, repository, sha string) (out []poll.Check, err error) {
 	page := url.Values{"per_page": {strconv.Itoa(pageSize)}}
+	// Each page says how many there are in all.
 	switch kind {
 	case poll.CheckRun:
 		page.Set("filter", "latest")
-		_, err = readPages(ctx, c, repository, "commits/"+sha+"/check-runs?"+page.Encode(), func(p gh.ListCheckRunsResults) {
+		_, err = readPages(ctx, c, repository, "commits/"+sha+"/check-runs?"+page.Encode(), never, func(p gh.ListCheckRunsResults) {
 			for _, r := range p.CheckRuns {
 				out = append(out, checkOfRun(r))
 			}
 		})
 	case poll.CheckStatus:
-		_, err = readPages(ctx, c, repository, "commits/"+sha+"/status?"+page.Encode(), func(p gh.CombinedStatus) {
+		_, err = readPages(ctx, c, repository, "commits/"+sha+"/status?"+page.Encode(), never, func(p gh.CombinedStatus) {
 			for _, s := range p.Statuses {
 				out = append(out, checkOfStatus(sha, s))
 			}
 		})
 	case poll.CheckWorkflow:
 		page.Set("head_sha", sha)
-		_, err = readPages(ctx, c, repository, "actions/runs?"+page.Encode(), func(p gh.WorkflowRuns) {
+		_, err = readPages(ctx, c, repository, "actions/runs?"+page.Encode(), never, func(p gh.WorkflowRuns) {
 			for _, r := range p.WorkflowRuns {
 				out = append(out, checkOfWorkflow(r))
 			}

@@ -169,19 +169,19 @@ func SplitRepository(host, repository string) (owner, name string, err error) {
 
 // get reads one URL below the API, or an absolute one on the same server, into v, and returns the answer's head.
 func (c *Client) get(ctx context.Context, repository, path string, v any) (*gh.Response, error) {
-	ctx, cancel := context.WithTimeout(about(ctx, repository), c.timeout)
+	asking, cancel := context.WithTimeout(about(ctx, repository), c.timeout)
 	defer cancel()
-	request, err := c.api.NewRequest(ctx, http.MethodGet, path, nil)
+	request, err := c.api.NewRequest(asking, http.MethodGet, path, nil)
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, "", "cannot ask for "+repository, err)
 	}
 	response, err := c.api.BareDo(request)
 	if err != nil {
-		return nil, c.failed(repository, response, err)
+		return nil, c.failed(ctx, repository, response, err)
 	}
 	defer func() { _ = response.Body.Close() }() // it was read to its end, or is given up
 	if err := json.NewDecoder(response.Body).Decode(v); err != nil {
-		return nil, c.transport.unreadable(repository, err)
+		return nil, c.transport.unreadable(ctx, repository, err)
 	}
 	return response, nil
 }

@@ -23,10 +23,10 @@ var (
 	errUnprocessable = errors.New("it cannot be processed (status 422)")
 )
 
-// failed gives a request that was not answered with success its kind.
-func (c *Client) failed(repository string, response *gh.Response, err error) error {
+// failed gives a request that was not answered with success its kind. ctx is that of whoever asked, not the request's own.
+func (c *Client) failed(ctx context.Context, repository string, response *gh.Response, err error) error {
 	if response == nil || response.Response == nil {
-		return c.transport.silent(repository, c.timeout, err)
+		return c.transport.silent(ctx, repository, c.timeout, err)
 	}
 	status, header := response.StatusCode, response.Header
 	if f := throttled(c.base.Host, status, header, messageOf(err), err); f != nil {
@@ -80,20 +80,31 @@ func permissionFor(path string) string {
 	return "Issues"
 }
 
-// unreadable gives a body that could not be read its kind: it was cut short, or it is not what the API answers with.
-func (t *transport) unreadable(about string, err error) error {
-	return fault.Wrap(fault.Unavailable, fault.ReasonSourceUnreachable,
-		fmt.Sprintf("the answer of %s about %s was cut short or cannot be read", t.base.Host, about), plain(err))
+// unreadable gives a body that could not be read its kind: it was cut short, or it is not what the API answers with. ctx is as failed's.
+func (t *transport) unreadable(ctx context.Context, about string, err error) error {
+	what := fmt.Sprintf("the answer of %s about %s was cut short or cannot be read", t.base.Host, about)
+	if ctx.Err() != nil {
+		what = t.late(about)
+	}
+	return fault.Wrap(fault.Unavailable, fault.ReasonSourceUnreachable, what, plain(err))
 }
 
-// silent gives a request without an answer its kind. One that was not sent, because there is no token, says so itself.
-func (t *transport) silent(about string, timeout time.Duration, err error) error {
+// late says that it was not the server that took too long: whoever asked had no time left.
+func (t *transport) late(about string) string {
+	return fmt.Sprintf("there was no time left to wait for the answer of %s about %s", t.base.Host, about)
+}
+
+// silent gives a request without an answer its kind. One that was not sent, because there is no token, says so itself. ctx is as failed's.
+func (t *transport) silent(ctx context.Context, about string, timeout time.Duration, err error) error {
 	var known *fault.Error
 	if errors.As(err, &known) {
 		return known
 	}
 	what := fmt.Sprintf("%s does not answer about %s", t.base.Host, about)
-	if errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case ctx.Err() != nil:
+		what = t.late(about)
+	case errors.Is(err, context.DeadlineExceeded):
 		what = fmt.Sprintf("%s did not answer about %s within %v", t.base.Host, about, timeout)
 	}
 	return fault.Wrap(fault.Unavailable, fault.ReasonSourceUnreachable, what, plain(err))

@@ -142,6 +142,49 @@ func TestLists_EveryPageIsRead(t *testing.T) {
 	equal(t, "the last", comments[100].Body, "100")
 }
 
+// TestLists_AFullLastPageDoesNotHideTheOneThatComesBehindIt: it stays the same, and the 304 does not tell of the other.
+func TestLists_AFullLastPageDoesNotHideTheOneThatComesBehindIt(t *testing.T) {
+	w := newWorld(t)
+	comment := func() {
+		_, err := w.AddComment("acme", "widgets", 1, fakegithub.Comment{Author: "alice", Body: "x"})
+		must(t, err)
+	}
+	for range 2 * pageSize {
+		w.issue(t, labelled("x"))
+	}
+	for range pageSize {
+		comment()
+	}
+	read := func(ctx context.Context) [2]int {
+		l, err := w.client.Items(ctx, repo)
+		must(t, err)
+		posts, err := w.client.Posts(ctx, repo, 1, false, time.Time{})
+		must(t, err)
+		return [2]int{len(l.Items), len(posts)}
+	}
+	charged := func() (n int) {
+		for _, count := range w.Counts() {
+			n += count.Charged
+		}
+		w.ResetCounts()
+		return n
+	}
+	equal(t, "at first", read(t.Context()), [2]int{2 * pageSize, pageSize})
+	charged()
+	for range 3 {
+		equal(t, "unchanged", read(t.Context()), [2]int{2 * pageSize, pageSize})
+		equal(t, "charged for the two pages that may hide another", charged(), 2)
+	}
+	read(poll.Full(t.Context()))
+	equal(t, "in full, none is asked for twice but what has to be the same twice", charged(), 3)
+	w.issue(t, labelled("behind them"))
+	comment()
+	equal(t, "with one more of each", read(t.Context()), [2]int{2*pageSize + 1, pageSize + 1})
+	charged()
+	equal(t, "again", read(t.Context()), [2]int{2*pageSize + 1, pageSize + 1})
+	equal(t, "charged again", charged(), 0)
+}
+
 func TestRequests_WhatDidNotChangeCostsNothing(t *testing.T) {
 	w := newWorld(t)
 	n := w.issue(t, labelled("one"))
@@ -358,12 +401,21 @@ func TestCache_KeepsWhatWasUsedLastWithinItsBounds(t *testing.T) {
 	equal(t, "within its bytes", []int{c.order.Len(), c.bytes}, []int{4, maxCachedBytes})
 }
 
+// TestGet_EndsWithItsContext: that whoever asked had no time left is not said to be the server's silence.
 func TestGet_EndsWithItsContext(t *testing.T) {
 	w := newWorld(t)
 	must(t, w.Inject(fakegithub.Fault{Kind: fakegithub.KindHang, Times: -1}))
-	ctx, cancel := context.WithCancel(t.Context())
+	broken, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	if _, err := w.client.Items(ctx, repo); !errors.Is(err, fault.Unavailable) {
-		t.Errorf("got %v", err)
+	late, cancelLate := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancelLate()
+	for name, ctx := range map[string]context.Context{"broken off": broken, "out of time": late} {
+		_, err := w.client.Items(ctx, repo)
+		if !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no time left") || strings.Contains(err.Error(), DefaultTimeout.String()) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err = w.client.Edits(ctx, []string{"IC_x"}); !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no time left") {
+			t.Errorf("%s, a query: %v", name, err)
+		}
 	}
 }

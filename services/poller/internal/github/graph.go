@@ -29,7 +29,7 @@ const (
 	botSuffix = "[bot]"
 
 	nodesQuery = `query($ids:[ID!]!){ nodes(ids:$ids){ __typename ... on Node{id} ... on Comment{ editor{login __typename} lastEditedAt } ` +
-		`... on PullRequest{ closingIssuesReferences(first:50){ nodes{ id number repository{ nameWithOwner } } } } } }`
+		`... on PullRequestReview{ body } ... on PullRequest{ closingIssuesReferences(first:50){ nodes{ id number repository{ nameWithOwner } } } } } }`
 	// The latest hundred labellings hold that of every label that was just put on.
 	labelledQuery = `query($ids:[ID!]!){ nodes(ids:$ids){ __typename ... on Node{id} ... on Issue{ labels(first:100){ nodes{ name } } ` +
 		`timelineItems(itemTypes:[LABELED_EVENT], last:100){ nodes{ ... on LabeledEvent{ id createdAt actor{login __typename} label{name} } } } } } }`
@@ -40,7 +40,9 @@ type node struct {
 	ID       string     `json:"id"`
 	EditedAt *time.Time `json:"lastEditedAt"`
 	Editor   *actor     `json:"editor"`
-	Closes   struct {
+	// Body is a review's.
+	Body   *string `json:"body"`
+	Closes struct {
 		Nodes []struct {
 			Number     int `json:"number"`
 			Repository struct {
@@ -71,19 +73,23 @@ type actor struct {
 	Type  string `json:"__typename"`
 }
 
-// Editors returns who last edited posts, items or pull requests. What was never edited, or is gone, is not among them.
-func (c *Client) Editors(ctx context.Context, nodeIDs []string) (map[string]poll.Author, error) {
-	out := map[string]poll.Author{}
+// Edits returns how posts, items or pull requests were last edited. What was never edited and is no review, or is gone, is not among them.
+func (c *Client) Edits(ctx context.Context, nodeIDs []string) (map[string]poll.Edit, error) {
+	out := map[string]poll.Edit{}
 	for _, batch := range c.nodes.batches(nodeIDs) {
 		found, err := c.query(ctx, nodesQuery, batch.repository, batch.ids)
 		if err != nil {
 			return nil, err
 		}
 		for _, n := range found {
-			if n.Editor == nil && n.EditedAt == nil {
+			edit := poll.Edit{Edited: n.Editor != nil || n.EditedAt != nil, Editor: n.Editor.author(), Body: n.Body}
+			if !edit.Edited && edit.Body == nil {
 				continue
 			}
-			out[n.ID] = n.Editor.author()
+			if n.EditedAt != nil {
+				edit.At = n.EditedAt.UTC()
+			}
+			out[n.ID] = edit
 		}
 	}
 	return out, nil
@@ -205,13 +211,13 @@ func (e graphError) aboutNode() bool { return len(e.Path) > 1 && e.Path[0] == "n
 
 // query asks for nodes. One that is gone, or that may not be seen, is left out.
 func (c *Client) query(ctx context.Context, query, repository string, ids []string) ([]node, error) {
-	ctx, cancel := context.WithTimeout(about(ctx, repository), c.timeout)
+	asking, cancel := context.WithTimeout(about(ctx, repository), c.timeout)
 	defer cancel()
 	body, err := json.Marshal(map[string]any{"query": query, "variables": map[string]any{"ids": ids}})
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, "", "cannot write a query", err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, graphOf(c.base).String(), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(asking, http.MethodPost, graphOf(c.base).String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, "", "cannot write a query", err)
 	}
@@ -220,7 +226,7 @@ func (c *Client) query(ctx context.Context, query, repository string, ids []stri
 	subject := "the editors, links and labels of what was written"
 	response, err := c.api.BareDo(request)
 	if err != nil {
-		return nil, c.failed(subject, response, err)
+		return nil, c.failed(ctx, subject, response, err)
 	}
 	defer func() { _ = response.Body.Close() }() // it was read to its end, or is given up
 	var answer struct {
@@ -230,7 +236,7 @@ func (c *Client) query(ctx context.Context, query, repository string, ids []stri
 		Errors []graphError `json:"errors"`
 	}
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		return nil, c.transport.unreadable(subject, err)
+		return nil, c.transport.unreadable(ctx, subject, err)
 	}
 	if err := c.graphFault(response.Header, answer.Errors); err != nil {
 		return nil, err

@@ -297,6 +297,8 @@ func TestGraph_WhoEditedAndWhatIsClosed(t *testing.T) {
 		last = id
 	}
 	must(t, w.EditCommentBy(last, "changed", "helper[bot]"))
+	_, err := w.AddReview("acme", "widgets", n, fakegithub.Review{Author: "alice", Body: "as it was written"})
+	must(t, err)
 	client := w.newClient(t, Config{Pulls: true})
 	l, err := client.Items(t.Context(), repo)
 	must(t, err)
@@ -306,9 +308,15 @@ func TestGraph_WhoEditedAndWhatIsClosed(t *testing.T) {
 		ids = append(ids, p.NodeID)
 	}
 	w.ResetCounts()
-	editors, err := client.Editors(t.Context(), append(ids, "IC_gone"))
+	edits, err := client.Edits(t.Context(), append(ids, "IC_gone"))
 	must(t, err)
-	equal(t, "editors", editors, map[string]poll.Author{ids[249]: {Login: "helper[bot]", Machine: true}})
+	// Of a review it is told what it says, whether or not that was edited.
+	at, words := edits[ids[249]].At, "as it was written"
+	equal(t, "edits", edits, map[string]poll.Edit{ids[249]: {Edited: true, Editor: poll.Author{Login: "helper[bot]", Machine: true}, At: at},
+		ids[250]: {Body: &words}})
+	if time.Since(at).Abs() > time.Minute {
+		t.Errorf("edited at %v", at)
+	}
 	equal(t, "queries", w.Counts()["POST /graphql"].Requests, 3)
 	for _, item := range l.Items {
 		refs, err := client.Closes(t.Context(), item.NodeID)
@@ -342,7 +350,7 @@ func TestGraph_WhoEditedAndWhatIsClosed(t *testing.T) {
 func TestGraph_FaultsOfTheWholeAreToldApart(t *testing.T) {
 	w := newWorld(t)
 	query := func() error {
-		_, err := w.client.Editors(t.Context(), []string{"IC_x"})
+		_, err := w.client.Edits(t.Context(), []string{"IC_x"})
 		return err
 	}
 	must(t, query()) // a node that is gone is none
@@ -371,9 +379,10 @@ func TestGraph_FaultsOfTheWholeAreToldApart(t *testing.T) {
 		{"id":"a","editor":null,"lastEditedAt":"2026-05-01T12:00:00Z"},{"id":"b","editor":null,"lastEditedAt":null},null,
 		{"id":"c","editor":{"login":"alice","__typename":"User"},"lastEditedAt":"2026-05-01T12:00:00Z"}]},
 		"errors":[{"type":"FORBIDDEN","path":["nodes",2],"message":"x"}]}`}))
-	editors, err := w.client.Editors(t.Context(), []string{"a", "b", "x", "c"})
+	edits, err := w.client.Edits(t.Context(), []string{"a", "b", "x", "c"})
 	must(t, err)
-	equal(t, "editors", editors, map[string]poll.Author{"a": {}, "c": {Login: "alice"}})
+	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	equal(t, "edits", edits, map[string]poll.Edit{"a": {Edited: true, At: at}, "c": {Edited: true, Editor: poll.Author{Login: "alice"}, At: at}})
 	must(t, w.Inject(fakegithub.Fault{Kind: fakegithub.KindStatus, Status: 401}))
 	if err := query(); !errors.Is(err, fault.Denied) || strings.Contains(err.Error(), "tok\"") {
 		t.Errorf("got %v", err)

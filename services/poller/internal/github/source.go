@@ -28,7 +28,7 @@ func (c *Client) Items(ctx context.Context, repository string) (poll.Listing, er
 	seen := map[int]bool{}
 	queries, err := c.triggers(ctx)
 	for _, q := range queries {
-		issues, at, err := readList[gh.Issue](ctx, c, repository, "issues?"+q.query.Encode())
+		issues, at, err := readList(ctx, c, repository, "issues?"+q.query.Encode(), full[gh.Issue])
 		if err != nil {
 			return poll.Listing{}, err
 		}
@@ -62,7 +62,8 @@ func (c *Client) Items(ctx context.Context, repository string) (poll.Listing, er
 // withPulls adds the open pull requests. One that is changed while they are read may be on two pages.
 func (c *Client) withPulls(ctx context.Context, repository string, out poll.Listing, care care) (poll.Listing, error) {
 	query := url.Values{"state": {"open"}, "sort": {"updated"}, "direction": {"desc"}, "per_page": {strconv.Itoa(pageSize)}}
-	pulls, at, err := readList[gh.PullRequest](ctx, c, repository, "pulls?"+query.Encode())
+	// A new one comes first, so that the first page changes.
+	pulls, at, err := readList(ctx, c, repository, "pulls?"+query.Encode(), never[[]gh.PullRequest])
 	if err != nil {
 		return poll.Listing{}, err
 	}

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"compress/flate"
 	"container/list"
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"sync"
+	"time"
+
+	gh "github.com/google/go-github/v90/github"
 
 	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
@@ -42,6 +46,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Host != t.base.Host || r.URL.Scheme != t.base.Scheme {
 		return t.send(r, "", "")
 	}
+	if err := t.alone(r.Context()); err != nil {
+		return nil, err
+	}
 	owner := ownerOf(repositoryOf(r.Context()))
 	token, name, err := t.credential.token(r.Context(), owner)
 	if err != nil {
@@ -60,6 +67,14 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return t.send(again, token, name)
+}
+
+// alone is fault.Throttled while the server is not to be asked.
+func (t *transport) alone(ctx context.Context) error {
+	if left := poll.LeftAlone(ctx); left > 0 {
+		return limitFault(t.base.Host, "it is left alone until that is over", left.Truncate(time.Second)+time.Second)
+	}
+	return nil
 }
 
 // rewound returns a request with its body from the beginning.
@@ -114,7 +129,7 @@ func (t *transport) send(r *http.Request, token, name string) (*http.Response, e
 			return nil, err
 		}
 		response.StatusCode, response.Status = http.StatusOK, "200 OK"
-		response.Body, response.ContentLength = body, -1
+		response.Body, response.ContentLength = repeated{body}, -1
 		if response.Header.Get("Link") == "" && kept.link != "" {
 			response.Header.Set("Link", kept.link)
 		}
@@ -126,6 +141,15 @@ func (t *transport) send(r *http.Request, token, name string) (*http.Response, e
 		body.done = func(data []byte) { t.cache.put(newAnswer(key, etag, link, data)) }
 	}
 	return response, nil
+}
+
+// repeated is the body of an answer that was kept, and that did not change since.
+type repeated struct{ io.ReadCloser }
+
+// isRepeated reports whether an answer is one that was kept.
+func isRepeated(response *gh.Response) bool {
+	_, ok := response.Body.(repeated)
+	return ok
 }
 
 // boundedBody ends with an error beyond its bound, and hands over what was read once the true end was seen: an answer that was

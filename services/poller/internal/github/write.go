@@ -54,15 +54,15 @@ func (c *Client) post(ctx context.Context, repository, rest string, body any) er
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(about(ctx, repository), c.timeout)
+	asking, cancel := context.WithTimeout(about(ctx, repository), c.timeout)
 	defer cancel()
-	request, err := c.api.NewRequest(ctx, http.MethodPost, path, body)
+	request, err := c.api.NewRequest(asking, http.MethodPost, path, body)
 	if err != nil {
 		return fault.Wrap(fault.Internal, "", "cannot write to "+repository, err)
 	}
 	response, err := c.api.BareDo(request)
 	if err != nil {
-		return c.failed(repository, response, err)
+		return c.failed(ctx, repository, response, err)
 	}
 	defer func() { _ = response.Body.Close() }() // it was done: what else the answer says is not needed
 	_, _ = io.CopyN(io.Discard, response.Body, maxWriteAnswer)

@@ -41,6 +41,8 @@ type Hook struct {
 	// ReceivedAt is when it was written down, and Age how long ago that was, on the database's clock.
 	ReceivedAt time.Time
 	Age        time.Duration
+	// Limited is for how much longer its source wants to be left alone; zero when it may be asked.
+	Limited time.Duration
 }
 
 // State is the state of a message.
@@ -61,6 +63,9 @@ type End struct {
 	Wait time.Duration
 	// Problem is for a person; empty when there was none.
 	Problem string
+	// Limited is true when the source named a limit, and Limit for how long; zero when it did not say.
+	Limited bool
+	Limit   time.Duration
 }
 
 // Gap is a number of events that looks found and that no webhook had told.
@@ -93,7 +98,8 @@ type Inbox interface {
 	Watch(ctx context.Context, on, off []string) error
 	// ClaimHooks leases up to n messages that are due, each the first of its thread that waits.
 	ClaimHooks(ctx context.Context, sources []string, n int, lease time.Duration) ([]Hook, error)
-	// EndHook writes down what became of one. A lease that was lost is fault.Fenced, and nothing is changed.
+	// EndHook writes down what became of one. A lease that was lost is fault.Fenced, and nothing is changed, except that a limit of the
+	// source's always counts.
 	EndHook(ctx context.Context, h Hook, end End) error
 	// FindGap returns what looks at a source found a grace ago, since the last call, and which no message has told since it happened. What
 	// is found is in the stream of events as well.

@@ -11,6 +11,7 @@ import (
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/obs"
 	"muxpost.dev/muxpost/services/poller/internal/metrics"
+	"muxpost.dev/muxpost/services/poller/internal/poll"
 )
 
 const (
@@ -24,6 +25,8 @@ const (
 	leaseTime = time.Minute
 	// firstWait is how long a message waits that could not be handled now; doubled each time, up to the longest.
 	firstWait, maxWait = time.Second, 5 * time.Minute
+	// limitWait is how long one waits at least whose source named a limit without a time.
+	limitWait = time.Minute
 	// giveUpAfter is when a message is no longer tried: a look has long found what it would have told.
 	giveUpAfter = 24 * time.Hour
 	// gapTime is how often it is asked whether something was found that no webhook told, and grace how late after a look a webhook may be:
@@ -168,7 +171,7 @@ func (h *Handler) handle(ctx context.Context, m Hook) {
 	err := h.take(working, m)
 	out := outcome(m, err)
 	if err != nil && ctx.Err() != nil {
-		out = End{State: Waiting} // we are told to stop; whoever is next goes on with it
+		out = End{State: Waiting, Limited: out.Limited, Limit: out.Limit} // we are told to stop; whoever is next goes on with it
 	}
 	h.config.Metrics.Hooks.Add(working, 1, m.Source, string(out.State))
 	end(err)
@@ -198,6 +201,10 @@ func (h *Handler) take(ctx context.Context, m Hook) (err error) {
 		return err
 	}
 	change.Event, change.Action, change.ID, change.ReceivedAt = m.Event, m.Action, m.GUID, m.ReceivedAt
+	if m.Limited > 0 {
+		// What needs no answer of the source goes on all the same.
+		ctx = poll.LeaveAlone(ctx, m.Limited)
+	}
 	return h.config.Taker.Take(ctx, m.Source, change)
 }
 
@@ -207,15 +214,23 @@ func outcome(m Hook, err error) End {
 		return End{State: Done}
 	}
 	end := End{State: Failed, Problem: err.Error()}
+	var f *fault.Error
+	if errors.As(err, &f) && f.Kind == fault.Throttled && m.Limited == 0 {
+		// While it was to be left alone nobody asked it, and it said nothing new.
+		end.Limited, end.Limit = true, f.RetryAfter
+	}
 	again := errors.Is(err, fault.Unavailable) || errors.Is(err, fault.Throttled) || fault.ReasonOf(err) == fault.ReasonLeaseHeld ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, fault.Fenced)
 	if again && m.Age < giveUpAfter {
 		end.State = Waiting
-		var f *fault.Error
-		if errors.As(err, &f) {
+		if f != nil {
 			end.Wait = f.RetryAfter
 		}
-		if end.Wait <= 0 {
+		switch {
+		case end.Wait > 0:
+		case end.Limited:
+			end.Wait = limitWait
+		default:
 			longest := min(maxWait, firstWait<<min(m.Tries-1, 20))
 			end.Wait = longest/2 + rand.N(longest/2+1) //nolint:gosec // jitter is no secret
 		}

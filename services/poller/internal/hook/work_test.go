@@ -165,6 +165,42 @@ func TestOutcome_WaitsLongerEachTimeAndNotForEver(t *testing.T) {
 	equal(t, "an error of nobody's", outcome(Hook{Tries: 1}, errors.New("x")).State, Failed)
 }
 
+func TestOutcome_ALimitIsTheSourcesAndOneWithoutATimeIsAMinute(t *testing.T) {
+	limit := fault.New(fault.Throttled, fault.ReasonRateLimited, "later")
+	for name, tt := range map[string]struct {
+		hook Hook
+		err  error
+		want End
+	}{
+		"it says for how long":           {Hook{Tries: 1}, limit.WithRetryAfter(7 * time.Second), End{State: Waiting, Wait: 7 * time.Second, Limited: true, Limit: 7 * time.Second}},
+		"it does not":                    {Hook{Tries: 1}, limit, End{State: Waiting, Wait: time.Minute, Limited: true}},
+		"it was not asked, for its sake": {Hook{Tries: 9, Limited: time.Hour}, limit.WithRetryAfter(time.Hour), End{State: Waiting, Wait: time.Hour}},
+		"too late for the message":       {Hook{Tries: 9, Age: giveUpAfter}, limit, End{State: Failed, Limited: true}},
+	} {
+		got := outcome(tt.hook, tt.err)
+		got.Problem = ""
+		equal(t, name, got, tt.want)
+	}
+}
+
+func TestHandle_WhileItsSourceIsLeftAloneAMessageSaysSo(t *testing.T) {
+	limited := message(2, "fine")
+	limited.Limited = time.Minute
+	i := &inbox{hooks: []Hook{message(1, "fine"), limited}}
+	var mu sync.Mutex
+	left := map[string]time.Duration{}
+	h, _ := newHandler(i, nil, func(ctx context.Context, _ string, c poll.Change) error {
+		mu.Lock()
+		defer mu.Unlock()
+		left[c.ID] = poll.LeftAlone(ctx)
+		return nil
+	})
+	if err := h.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "left alone", left, map[string]time.Duration{"g1": 0, "g2": time.Minute})
+}
+
 func TestRun_AHintIsEnoughAndNoneIsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -194,6 +194,7 @@ func (m maker) postEvent(t thread, c Post) Event {
 	e := m.event(t, c.Kind, c.NodeID, revision)
 	e.Author, e.Association, e.URL = line(c.Author.Login), c.Author.Association, line(c.URL)
 	e.UpstreamAt, e.UpstreamOrder, e.EditedAt = c.CreatedAt, c.ID, c.UpdatedAt
+	e.Undated = c.Kind == KindReview && !c.EditorKnown
 	words := c.Body
 	if c.Kind == KindReviewComment {
 		if e.About = line(c.Path); c.Line > 0 {

@@ -312,6 +312,8 @@ type Event struct {
 	// EditedText takes the place of Text, and EditedAt that of UpstreamAt, when an earlier revision may be in the conversation.
 	EditedText string
 	EditedAt   time.Time
+	// Undated is true where nobody says when it was changed last: EditedAt is when it was written, and tells nothing of what is newer.
+	Undated bool
 	// Unattested is true where nobody can say whether somebody else changed it: then it counts only as long as nothing else is known of it.
 	Unattested bool
 	// First is true of what was only just written when it was told: it is older than anything else that is known of it.

@@ -3,6 +3,7 @@ package poll
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,12 +103,16 @@ func (l *look) end(before Look) LookEnd {
 	e.Wait = max(l.limit.RetryAfter, leastWait)
 	if l.limit.RetryAfter == 0 {
 		e.Throttles = before.Throttles + 1
-		e.Wait = min(firstWait<<min(before.Throttles, 10), maxWait)
+		e.Wait = LimitWait(before.Throttles)
 	}
 	return e
 }
 
-// repository reads the issues of a repository first: a pull request may belong to one that is seen for the first time.
+// LimitWait returns how long a source is left alone that named a limit without a time, after so many of them in a row.
+func LimitWait(before int) time.Duration { return min(firstWait<<min(before, 10), maxWait) }
+
+// repository reads the issues of a repository first: a pull request may belong to one that is seen for the first time. Where the last look did
+// not come to the pull requests, they go before the items that no list shows, so that nothing about those can keep them from being read.
 func (l *look) repository(ctx context.Context, repository string) {
 	listing, err := l.watched.Source.Items(ctx, repository)
 	if err != nil {
@@ -127,17 +132,28 @@ func (l *look) repository(ctx context.Context, repository string) {
 			issues = append(issues, item)
 		}
 	}
-	l.issues(ctx, repository, place, issues, listing.At)
-	if !l.over() {
-		l.pulls(ctx, repository, place, pulls, listing.At)
+	rest := l.issues(ctx, place, issues, listing.At)
+	steps := []func(){
+		func() { l.others(ctx, repository, place, rest, listing.At) },
+		func() { l.pulls(ctx, repository, place, pulls, listing.At) },
+	}
+	if l.rounds.owe(l.watched.Name, repository) {
+		slices.Reverse(steps)
+	}
+	for _, step := range steps {
+		if l.over() {
+			return
+		}
+		step()
 	}
 }
 
-func (l *look) issues(ctx context.Context, repository, place string, issues []Item, at time.Time) {
+// issues reads those that are listed, and returns the items that are known and that are not.
+func (l *look) issues(ctx context.Context, place string, issues []Item, at time.Time) (rest []Known) {
 	all, err := l.ledger.Known(ctx, place, nodeIDs(issues))
 	if err != nil {
 		l.note(err)
-		return
+		return nil
 	}
 	known := newIndex(all)
 	taken, names := make([]*Known, len(issues)), []string(nil)
@@ -151,10 +167,10 @@ func (l *look) issues(ctx context.Context, repository, place string, issues []It
 		l.result.Items++
 		l.note(l.item(ctx, item, taken[i], at))
 		if l.over() {
-			return
+			return nil
 		}
 	}
-	l.others(ctx, repository, place, known.rest(), at)
+	return known.rest()
 }
 
 func nodeIDs(items []Item) []string {
@@ -176,33 +192,6 @@ func (l *look) place(repository string) (string, error) {
 	owner, name, _ := strings.Cut(repository, "/")
 	ref, err := workitem.New(l.watched.Host, owner, name, "1")
 	return PlaceOf(ref), err
-}
-
-// others looks at the items that we know and the listing does not show: the label was taken off, or they are closed or gone.
-func (l *look) others(ctx context.Context, repository, place string, rest []Known, at time.Time) {
-	for _, k := range rest {
-		if k.Closed || !k.Baselined {
-			continue
-		}
-		item, err := l.watched.Source.Item(ctx, repository, k.Number, false)
-		gone := errors.Is(err, fault.NotFound) || err == nil && item.NodeID != k.NodeID
-		switch {
-		case gone:
-			_, err = l.ledger.Record(ctx, Record{
-				Source: l.watched.Name, LookBegan: l.began, WorkItem: k.WorkItem, Place: place, Closed: true,
-				SeenAt: k.SeenAt, CommentsSince: k.CommentsSince,
-				Item: Item{NodeID: k.NodeID, Repository: repository, UpdatedAt: k.SeenUpdatedAt, Comments: k.SeenComments},
-			})
-		case err == nil:
-			l.result.Items++
-			l.rearm(ctx, []string{k.WorkItem})
-			err = l.item(ctx, item, &k, at)
-		}
-		l.note(err)
-		if l.over() {
-			return
-		}
-	}
 }
 
 // item reads one item's own thread if it may have news, and records what they are.
@@ -266,14 +255,14 @@ func (l *look) opened(ctx context.Context, t thread, posts []Post) ([]Event, err
 	if err != nil || events[0].Text == "" || l.maker.policy.trusts(t.item) {
 		return events, err
 	}
-	editors, err := l.editors(ctx, []string{t.item.NodeID})
+	edits, err := l.askEdits(ctx, []string{t.item.NodeID})
 	if err != nil {
 		return nil, err
 	}
-	editor, edited := editors[t.item.NodeID]
-	if edited && l.maker.policy.edited(t.item.Author, orGone(editor), true) {
+	edit := edits[t.item.NodeID]
+	if edit.Edited && l.maker.policy.edited(t.item.Author, orGone(edit.Editor), true) {
 		events[0] = l.maker.settled(events[0], ReasonEditor)
-		events[0].Detail = explainEdit(orGone(editor), true)
+		events[0].Detail = explainEdit(orGone(edit.Editor), true)
 	}
 	return events, nil
 }
@@ -313,9 +302,15 @@ func (k Known) quiet(item Item) bool {
 	return k.Place == PlaceOf(item.Ref) && k.SeenUpdatedAt.Equal(item.UpdatedAt) && k.SeenComments == item.Comments && k.SeenAt.Sub(item.UpdatedAt) >= settleTime
 }
 
+// newest returns the newest change of posts, as lists show it: when a review was edited is told by somebody else, perhaps later than what
+// the lists show, and they show all reviews whatever is asked for.
 func newest(posts []Post) (since time.Time) {
 	for _, c := range posts {
-		since = latest(since, c.UpdatedAt)
+		at := c.UpdatedAt
+		if c.Kind == KindReview {
+			at = c.CreatedAt
+		}
+		since = latest(since, at)
 	}
 	return since
 }

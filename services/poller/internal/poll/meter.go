@@ -73,3 +73,17 @@ func WantsFull(ctx context.Context) bool {
 	full, _ := ctx.Value(fullKey{}).(bool)
 	return full
 }
+
+type aloneKey struct{}
+
+// LeaveAlone has a source not be asked within a context, because it wants to be left alone for that much longer: what would ask it is
+// fault.Throttled, with that time.
+func LeaveAlone(ctx context.Context, left time.Duration) context.Context {
+	return context.WithValue(ctx, aloneKey{}, left)
+}
+
+// LeftAlone returns for how much longer a source wants to be left alone; zero when it may be asked.
+func LeftAlone(ctx context.Context) time.Duration {
+	left, _ := ctx.Value(aloneKey{}).(time.Duration)
+	return left
+}

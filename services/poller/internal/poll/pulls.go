@@ -16,6 +16,7 @@ import (
 
 // pulls reads the open pull requests of a repository, and those that we know and that are open no more.
 func (l *look) pulls(ctx context.Context, repository, place string, pulls []Item, at time.Time) {
+	l.rounds.paid(l.watched.Name, repository)
 	all, err := l.ledger.KnownPulls(ctx, place, nodeIDs(pulls))
 	if err != nil {
 		l.note(err)

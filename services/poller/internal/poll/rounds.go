@@ -3,6 +3,7 @@ package poll
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -23,25 +24,73 @@ const (
 	maxQuiet = 1000
 )
 
-// rounds remembers what the latest look at each repository cost, in requests that were charged.
+// rounds remembers how the latest look at each repository went.
 type rounds struct {
-	mu    sync.Mutex
-	costs map[string]int
+	mu  sync.Mutex
+	all map[string]round
+}
+
+// round is what is remembered of a repository.
+type round struct {
+	// cost is in requests that were charged.
+	cost int
+	// last is the number of the item that was asked for last of those that no list shows; 0 when none was.
+	last uint64
+	// owed is true while no look has come to the pull requests since the last one that was to.
+	owed bool
+}
+
+// change changes what is remembered of a repository, and returns what it was.
+func (r *rounds) change(source, repository string, f func(*round)) round {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[string]round{}
+	}
+	key := source + " " + strings.ToLower(repository)
+	was := r.all[key]
+	now := was
+	f(&now)
+	r.all[key] = now
+	return was
 }
 
 func (r *rounds) cost(source, repository string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.costs[source+" "+strings.ToLower(repository)]
+	return r.change(source, repository, func(*round) {}).cost
 }
 
 func (r *rounds) set(source, repository string, cost int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.costs == nil {
-		r.costs = map[string]int{}
+	r.change(source, repository, func(o *round) { o.cost = cost })
+}
+
+// owe writes down that a look is to come to the pull requests, and reports whether the one before it did not.
+func (r *rounds) owe(source, repository string) bool {
+	return r.change(source, repository, func(o *round) { o.owed = true }).owed
+}
+
+// paid writes down that it has come to them.
+func (r *rounds) paid(source, repository string) {
+	r.change(source, repository, func(o *round) { o.owed = false })
+}
+
+// came writes down which of the items that no list shows has had its turn.
+func (r *rounds) came(source, repository string, number uint64) {
+	r.change(source, repository, func(o *round) { o.last = number })
+}
+
+// inTurn returns items, which are sorted by their numbers, in the order of their turns. After a start it begins anywhere: a process that
+// looks once and ends must not begin with the same ones for ever.
+func (r *rounds) inTurn(source, repository string, items []Known) []Known {
+	if len(items) == 0 {
+		return nil
 	}
-	r.costs[source+" "+strings.ToLower(repository)] = cost
+	last := r.change(source, repository, func(*round) {}).last
+	first := slices.IndexFunc(items, func(k Known) bool { return k.Number > last })
+	if last == 0 {
+		first = rand.IntN(len(items)) //nolint:gosec // Whose turn it is is no secret.
+	}
+	first = max(first, 0) // behind the last one comes the first
+	return slices.Concat(items[first:], items[:first])
 }
 
 // run reads the repositories that are due, those first that were not looked at for the longest: where a look runs out of time, or of

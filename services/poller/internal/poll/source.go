@@ -25,8 +25,9 @@ type Source interface {
 
 // Graph answers what a thread does not show. Its errors are faults, as a Source's.
 type Graph interface {
-	// Editors returns who last edited posts, items or pull requests, by their node ids. What was never edited is not among them.
-	Editors(ctx context.Context, nodeIDs []string) (map[string]Author, error)
+	// Edits returns how posts, items or pull requests were last edited, by their node ids. What was never edited is not among them, but for
+	// reviews.
+	Edits(ctx context.Context, nodeIDs []string) (map[string]Edit, error)
 	// Closes returns the issues that a pull request closes, as the provider shows it: by its words or by a link.
 	Closes(ctx context.Context, nodeID string) ([]workitem.Ref, error)
 	// HasBranch reports whether a repository has a branch.
@@ -36,6 +37,16 @@ type Graph interface {
 	// Labelled returns who put each of the labels last on an issue, by its node id, in the order of that. What it does not have now is left
 	// out.
 	Labelled(ctx context.Context, nodeID string, labels []string) ([]Labelling, error)
+}
+
+// Edit is how something that was written was last edited.
+type Edit struct {
+	// Edited is false for a review that never was. Editor did it, and is empty for an account that is gone; At is on the source's clock.
+	Edited bool
+	Editor Author
+	At     time.Time
+	// Body is what a review said when all of this was told; nil of anything else.
+	Body *string
 }
 
 // Listing is what a repository shows.
@@ -116,7 +127,8 @@ type Post struct {
 	Author Author
 	Body   string
 	URL    string
-	// CreatedAt and UpdatedAt are on the source's clock, in seconds. They are the same for what tells no time of its changes.
+	// CreatedAt and UpdatedAt are on the source's clock, in seconds. They are the same for a review, which tells no time of its changes,
+	// until the source was asked for that.
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	// Verdict is a review's: one of the names below.

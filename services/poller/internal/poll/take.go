@@ -136,7 +136,7 @@ func (l *look) heardPost(ctx context.Context, t thread, r Record, c Change) erro
 			return err
 		}
 	}
-	if err := l.whoEdited(ctx, posts); err != nil {
+	if err := l.whoEdited(ctx, posts, t.item.UpdatedAt); err != nil {
 		return err
 	}
 	events, err := l.maker.later(t, posts, time.Time{})
@@ -150,7 +150,8 @@ func (l *look) heardPost(ctx context.Context, t thread, r Record, c Change) erro
 	return l.record(ctx, r)
 }
 
-// asShown returns a review as the source shows it now. It tells no time of its changes, so that nothing says which of two is the later one.
+// asShown returns a review as the source shows it now. Its payload tells no time of its changes, so that nothing says which of two is the later
+// one.
 func (l *look) asShown(ctx context.Context, c Change) ([]Post, error) {
 	posts, err := l.watched.Source.Posts(ctx, c.Repository, c.Number, true, c.Item.UpdatedAt)
 	return slices.DeleteFunc(posts, func(p Post) bool { return p.NodeID != c.Post.NodeID }), err

@@ -46,32 +46,35 @@ func (l *look) thread(ctx context.Context, t thread, since time.Time, missing []
 }
 
 // posts reads posts, and asks who edited those that look edited and would count: the thread shows only who wrote them. A review tells no
-// time of its changes, so each is asked about.
+// time of its changes, so each is asked about, but for those that are only an envelope.
 func (l *look) posts(ctx context.Context, t thread, since time.Time) ([]Post, error) {
 	posts, err := l.watched.Source.Posts(ctx, t.item.Repository, t.item.Ref.Number(), t.item.Pull != nil, since)
 	if err != nil {
 		return nil, err
 	}
-	return posts, l.whoEdited(ctx, posts)
+	return posts, l.whoEdited(ctx, posts, t.item.UpdatedAt)
 }
 
-func (l *look) whoEdited(ctx context.Context, posts []Post) error {
+// whoEdited asks who edited posts of a thread that was last changed at a time.
+func (l *look) whoEdited(ctx context.Context, posts []Post, changed time.Time) error {
 	var ask []string
 	for i := range posts {
 		c := &posts[i]
-		looks := c.UpdatedAt.After(c.CreatedAt) || c.Kind == KindReview && !c.silent()
+		looks := c.UpdatedAt.After(c.CreatedAt) || c.Kind == KindReview && !c.envelope()
 		if c.EditorKnown || !looks || l.maker.policy.judge(c.Author, c.Body) != "" {
 			continue
 		}
-		if c.Editor, c.EditorKnown = l.edits.get(*c); !c.EditorKnown {
+		if edit, known := l.edits.get(editKey(*c, changed)); known {
+			c.edited(edit)
+		} else {
 			ask = append(ask, c.NodeID)
 		}
 	}
 	if len(ask) == 0 {
 		return nil
 	}
-	editors, err := l.editors(ctx, ask)
-	if err != nil || editors == nil {
+	edits, err := l.askEdits(ctx, ask)
+	if err != nil || edits == nil {
 		return err
 	}
 	for i := range posts {
@@ -79,58 +82,79 @@ func (l *look) whoEdited(ctx context.Context, posts []Post) error {
 		if c.EditorKnown || !slices.Contains(ask, c.NodeID) {
 			continue
 		}
-		if editor, edited := editors[c.NodeID]; edited {
-			c.Editor = orGone(editor)
+		edit := edits[c.NodeID]
+		if said := edit.Body; said == nil || revisionOf(*said) == revisionOf(c.Body) {
+			l.edits.put(editKey(*c, changed), edit)
+		} else {
+			// The list is of another moment than the answer: only what was told together belongs together.
+			c.Body = *said
 		}
-		c.EditorKnown = true
-		l.edits.put(*c)
+		c.edited(edit)
 	}
 	return nil
+}
+
+// edited completes a post with how it was last edited. What has a time of its own keeps that.
+func (c *Post) edited(e Edit) {
+	c.EditorKnown = true
+	if !e.Edited {
+		return
+	}
+	c.Editor = orGone(e.Editor)
+	if c.Kind == KindReview {
+		c.UpdatedAt = latest(c.UpdatedAt, e.At)
+	}
 }
 
 // edits remembers who edited what, so that a thread that is read again and again is asked about once.
 type edits struct {
 	mu    sync.Mutex
-	known map[string]Author
+	known map[string]Edit
 }
 
 // maxEdits bounds what is remembered.
 const maxEdits = 10_000
 
-func (e *edits) get(c Post) (Author, bool) {
+func (e *edits) get(key string) (Edit, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	a, ok := e.known[editKey(c)]
-	return a, ok
+	edit, ok := e.known[key]
+	return edit, ok
 }
 
-func (e *edits) put(c Post) {
+func (e *edits) put(key string, edit Edit) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.known == nil || len(e.known) >= maxEdits {
-		e.known = map[string]Author{}
+		e.known = map[string]Edit{}
 	}
-	e.known[editKey(c)] = c.Editor
+	e.known[key] = Edit{Edited: edit.Edited, Editor: edit.Editor, At: edit.At}
 }
 
-func editKey(c Post) string {
-	return c.NodeID + " " + c.UpdatedAt.String() + " " + ledger.Revision(c.Body)
+// editKey says of which text something is remembered. A review may say again what it said before, at another time: what is known of it
+// holds until its thread, which was last changed at a time, changes.
+func editKey(c Post, changed time.Time) string {
+	at := c.UpdatedAt
+	if c.Kind == KindReview {
+		at = changed
+	}
+	return c.NodeID + " " + at.String() + " " + ledger.Revision(c.Body)
 }
 
-// editors asks who edited what; nil when nobody can be asked. What is known of a text that is unchanged is not asked again.
-func (l *look) editors(ctx context.Context, nodeIDs []string) (map[string]Author, error) {
+// askEdits asks who edited what; nil when nobody can be asked.
+func (l *look) askEdits(ctx context.Context, nodeIDs []string) (map[string]Edit, error) {
 	if l.watched.Graph == nil {
 		return nil, nil
 	}
-	editors, err := l.watched.Graph.Editors(ctx, nodeIDs)
+	edits, err := l.watched.Graph.Edits(ctx, nodeIDs)
 	if errors.Is(err, fault.Denied) || errors.Is(err, fault.Invalid) || errors.Is(err, fault.NotFound) {
 		// It will not be answered by asking again: what looks edited is refused, on the record.
 		return nil, nil
 	}
-	if editors == nil && err == nil {
-		editors = map[string]Author{}
+	if edits == nil && err == nil {
+		edits = map[string]Edit{}
 	}
-	return editors, err
+	return edits, err
 }
 
 // gone asks for the posts that have been missing for long enough and are not listed now either, each by itself, and returns those

@@ -99,7 +99,7 @@ func (s *Store) Watch(ctx context.Context, on, off []string) error {
 }
 
 // As for events: the conditions stand on the row that is locked, and one that is leased comes first in its thread, whatever was written
-// down late.
+// down late. A limit of the source's goes along and holds nothing back: only who handles a message knows whether he has to ask.
 const claimHooks = `
 with heads as (
   select distinct on (source, thread) id
@@ -107,7 +107,7 @@ with heads as (
   where state = 'waiting' and source = any(@sources::text[])
   order by source, thread, (lease_holder is not null) desc, id
 ), due as (
-  select h.id
+  select h.id, h.source
   from poller.hooks h
   where h.id in (select id from heads) and h.state = 'waiting' and h.next_look <= now() and coalesce(h.lease_until <= now(), true)
   order by h.id
@@ -116,10 +116,10 @@ with heads as (
 )
 update poller.hooks h
 set lease_holder = @lease, lease_until = clock_timestamp() + @time, tries = h.tries + 1
-from due
+from due left join poller.sources s on s.name = due.source
 where h.id = due.id
 returning h.id, h.source, h.guid, h.event, h.action, h.repository, h.number, h.sha, h.object, h.payload, h.tries, h.received_at,
-  clock_timestamp() - h.received_at`
+  clock_timestamp() - h.received_at, greatest(s.not_before - clock_timestamp(), interval '0')`
 
 // ClaimHooks leases up to n messages that are due, each the first of its thread that waits. One whose lease has ended is due.
 func (s *Store) ClaimHooks(ctx context.Context, sources []string, n int, lease time.Duration) ([]hook.Hook, error) {
@@ -140,7 +140,7 @@ func (s *Store) claimHooks(ctx context.Context, sources []string, n int, lease t
 	var claims []hook.Hook
 	var number int64
 	_, err = pgx.ForEachRow(rows, []any{&h.ID, &h.Source, &h.GUID, &h.Event, &h.Action, &h.Repository, &number, &h.SHA, &h.Object, &h.Payload,
-		&h.Tries, &h.ReceivedAt, &h.Age}, func() error {
+		&h.Tries, &h.ReceivedAt, &h.Age, &h.Limited}, func() error {
 		h.Number = uint64(number)
 		claims = append(claims, h)
 		h.Payload = nil // the next row must not be read into this one's
@@ -151,6 +151,11 @@ func (s *Store) claimHooks(ctx context.Context, sources []string, n int, lease t
 
 // EndHook writes down what became of a message. What was handled keeps its id alone.
 func (s *Store) EndHook(ctx context.Context, h hook.Hook, end hook.End) error {
+	if end.Limited {
+		if err := s.limit(ctx, h.Source, end.Limit); err != nil {
+			return err
+		}
+	}
 	n, err := exec(ctx, s.quiet, `
 update poller.hooks
 set state = @state, next_look = clock_timestamp() + @wait, last_error = @problem, lease_holder = null, lease_until = null,
@@ -162,6 +167,34 @@ where id = @id and lease_holder = @lease and state = 'waiting'`, pgx.NamedArgs{
 		return fault.New(fault.Fenced, fault.ReasonLeaseLost, "the message's lease ended and somebody else has it")
 	}
 	return err
+}
+
+// limit writes down that a source wants to be left alone, by whoever heard it. One that does not say for how long is left alone as a look
+// leaves it, longer each time in a row; of several who hear it at once the first counts.
+func (s *Store) limit(ctx context.Context, source string, wait time.Duration) error {
+	return db.InTx(ctx, s.quiet, func(tx pgx.Tx) error {
+		args := pgx.NamedArgs{"name": source, "wait": wait}
+		if _, err := exec(ctx, tx, `insert into poller.sources (name) values (@name) on conflict do nothing`, args); err != nil {
+			return err
+		}
+		var limited bool
+		var throttles int
+		if err := tx.QueryRow(ctx, `
+select coalesce(not_before > clock_timestamp(), false), throttles from poller.sources where name = @name for update`, args).Scan(&limited, &throttles); err != nil {
+			return err
+		}
+		if wait == 0 {
+			if limited {
+				return nil
+			}
+			args["wait"] = poll.LimitWait(throttles)
+			throttles++
+		}
+		args["throttles"] = throttles
+		_, err := exec(ctx, tx, `
+update poller.sources set not_before = greatest(not_before, clock_timestamp() + @wait), throttles = @throttles where name = @name`, args)
+		return err
+	})
 }
 
 // Of what happened before webhooks were taken nothing is expected. The clocks of the source and of the database need not agree, so a

@@ -97,6 +97,43 @@ func TestHooks_ALeaseThatEndedIsSomebodyElses(t *testing.T) {
 	}
 }
 
+// TestHooks_ALimitIsTheSourcesWhoeverHeardIt: looks and notices go by it too.
+func TestHooks_ALimitIsTheSourcesWhoeverHeardIt(t *testing.T) {
+	w := newWorld(t)
+	left := func() time.Duration {
+		t.Helper()
+		wait, err := w.LookDue(t.Context(), "gh", time.Second)
+		must(t, err)
+		return wait.Round(10 * time.Second)
+	}
+	w.put(t, arrival("a", 7), arrival("b", 8), arrival("c", 9))
+	claims := w.hooks(t, 3)
+	equal(t, "limited at first", []time.Duration{claims[0].Limited, claims[1].Limited}, []time.Duration{0, 0})
+	untold := hook.End{State: hook.Waiting, Limited: true}
+	w.end(t, claims[0], untold)
+	w.end(t, claims[1], untold)
+	equal(t, "two who heard it at once", left(), time.Minute)
+	if _, err := w.BeginLook(t.Context(), "gh", "me", time.Minute, 0); !errors.Is(err, fault.Throttled) {
+		t.Errorf("a look: %v", err)
+	}
+	for _, again := range w.hooks(t, 3) {
+		equal(t, "what goes along with "+again.GUID, again.Limited.Round(10*time.Second), time.Minute)
+	}
+	w.sql(t, `update poller.sources set not_before = now()`)
+	w.end(t, claims[2], untold)
+	equal(t, "in a row it is longer", left(), 2*time.Minute)
+	w.put(t, arrival("d", 10), arrival("e", 11))
+	claims = w.hooks(t, 3)
+	w.end(t, claims[0], hook.End{State: hook.Waiting, Limited: true, Limit: time.Minute})
+	equal(t, "a shorter one changes nothing", left(), 2*time.Minute)
+	w.end(t, claims[1], hook.End{State: hook.Failed, Limited: true, Limit: time.Hour})
+	equal(t, "a longer one counts", left(), time.Hour)
+	if err := w.EndHook(t.Context(), claims[1], hook.End{State: hook.Done, Limited: true, Limit: 2 * time.Hour}); !errors.Is(err, fault.Fenced) {
+		t.Errorf("by who has it no more: %v", err)
+	}
+	equal(t, "also of who has lost the message", left(), 2*time.Hour)
+}
+
 func TestHooks_TwoClaimsNeverHaveTwoOfAThread(t *testing.T) {
 	w := newWorld(t)
 	const threads, each = 6, 8

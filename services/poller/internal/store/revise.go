@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -28,8 +29,7 @@ type version struct {
 }
 
 // revise writes an event in the place of the earlier revisions of its object, and returns whether it is new. What an object said when
-// it was last seen is not, nor what it said before that (a page that was read late, or a replica that lags), nor anything of one that was
-// deleted. Those that have not ended are cancelled.
+// it was last seen is not, nor what it said before that (readLate), nor anything of one that was deleted. Those that have not ended are cancelled.
 func revise(ctx context.Context, tx pgx.Tx, e poll.Event) (bool, error) {
 	object := poll.ObjectOf(e.Key)
 	if object == "" {
@@ -44,7 +44,7 @@ func revise(ctx context.Context, tx pgx.Tx, e poll.Event) (bool, error) {
 	}
 	newest := versions[len(versions)-1]
 	switch {
-	case newest.revision == e.Key.Revision, newest.deleted, e.First, e.EditedAt.Before(newest.revised):
+	case newest.revision == e.Key.Revision, newest.deleted, e.First, readLate(e, versions):
 		return false, nil
 	case newest.revision == "":
 		_, err := exec(ctx, tx, `update poller.events set revision = @revision, revised_at = @revised where id = @id`,
@@ -74,6 +74,21 @@ func revise(ctx context.Context, tx pgx.Tx, e poll.Event) (bool, error) {
 		}
 	}
 	return insertRevision(ctx, tx, e, revision, edited)
+}
+
+// readLate reports whether an event is of what its object said before: a page that was read late, or of a replica that lags. What a review's
+// verdict became has no time, so that of two at one time the one that is known already is the earlier.
+func readLate(e poll.Event, versions []version) bool {
+	newest := versions[len(versions)-1]
+	switch {
+	case e.Undated:
+		return false
+	case e.EditedAt.Before(newest.revised):
+		return true
+	case e.Kind != poll.KindReview || e.EditedAt.After(newest.revised):
+		return false
+	}
+	return slices.ContainsFunc(versions, func(v version) bool { return v.revision == e.Key.Revision })
 }
 
 // lockVersions locks the rows of an object, the oldest first.
