@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -274,6 +275,28 @@ func TestWriteTo_WhatRootWritesIsTheDirectorysOwners(t *testing.T) {
 		if err != nil || found != 10 {
 			t.Errorf("%s: %d files and directories, %v", what, found, err)
 		}
+	}
+}
+
+func TestAddressesIn_AreThoseOfThePartysOwnCertificate(t *testing.T) {
+	now, dir := time.Now(), t.TempDir()
+	a := made(t, now)
+	want := []string{"east.example.com", "10.0.0.5", "2001:db8::5"}
+	c, err := a.Issue(Order{Name: "host/east", Addresses: want}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := AddressesIn(dir, "host/east"); got != nil {
+		t.Errorf("where there is none: %v", got)
+	}
+	if _, err := a.WriteTo(dir, c); err != nil {
+		t.Fatal(err)
+	}
+	if got := AddressesIn(dir, "host/east"); !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+	if got := AddressesIn(dir, "host/west"); got != nil {
+		t.Errorf("of another party: %v", got)
 	}
 }
 

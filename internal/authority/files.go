@@ -33,6 +33,23 @@ func (a *Authority) WriteTo(dir string, c Certificate) (identity.Files, error) {
 	return files, Replace(files, c.Cert, c.Key, a.PEM())
 }
 
+// AddressesIn returns the addresses in the certificate of a party that is in a directory, as Order takes them; none where there is no
+// certificate of that party.
+func AddressesIn(dir string, party identity.ID) (addresses []string) {
+	cert, err := Read(FilesIn(dir).Cert)
+	if err != nil {
+		return nil
+	}
+	if name, _ := identity.NameOf(cert); name != party {
+		return nil
+	}
+	addresses = append(addresses, cert.DNSNames...)
+	for _, ip := range cert.IPAddresses {
+		addresses = append(addresses, ip.String())
+	}
+	return addresses
+}
+
 // staged is a file that will be there whole or not at all, for its owner alone: where root writes it, the owner of the directory.
 type staged struct {
 	path, temporary string
