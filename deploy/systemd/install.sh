@@ -68,7 +68,7 @@ say "$(/usr/local/bin/muxpost version | head -n 1) is installed"
 
 if [ -n "$join" ]; then
 	if [ -e "$data/muxpost.yaml" ] && ls "$data"/certificates/host-*/cert.pem >/dev/null 2>&1; then
-		say "this machine joined before; muxpost --data-dir $data hosts join does it again"
+		say "this machine joined before; runuser -u $name -- muxpost --data-dir $data hosts join $join --token-file - <FILE does it again"
 	else
 		[ "$token" = - ] || exec <"$token"
 		runuser -u $name -- /usr/local/bin/muxpost --data-dir $data hosts join "$join" --token-file - ${listen:+--listen "$listen"}
