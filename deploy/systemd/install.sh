@@ -55,7 +55,7 @@ host)
 	;;
 central)
 	for p in muxpost-dispatcher muxpost-poller; do program $p; done
-	for u in muxpost-migrate.service muxpost-dispatcher.service muxpost-poller.service; do unit $u; done
+	for u in muxpost-migrate.service muxpost-dispatcher.service muxpost-poller.service muxpost-certificate.service muxpost-certificate.timer; do unit $u; done
 	user muxpost
 	services="muxpost-dispatcher.service muxpost-poller.service"
 	;;
@@ -81,7 +81,10 @@ if [ ! -e "$data/muxpost.yaml" ]; then
 	esac
 	exit 0
 fi
-[ "$role" = central ] || systemctl -q enable --now muxpost-agents.socket
+case $role in
+host) systemctl -q enable --now muxpost-agents.socket ;;
+central) systemctl -q enable --now muxpost-certificate.timer ;;
+esac
 systemctl -q enable $services
 if [ $changed = yes ]; then systemctl restart $services; else systemctl start $services; fi ||
 	fail "a service does not start" "journalctl -u ${services%% *} -n 20 says why; run this again afterwards"
