@@ -49,6 +49,8 @@ func caInitCommand(a *app) *cobra.Command {
 type issueFlags struct {
 	out, term string
 	addresses []string
+	// addressed is whether anything was said of addresses; else they are those of the certificate that is replaced.
+	addressed bool
 }
 
 func caIssueCommand(a *app) *cobra.Command {
@@ -57,10 +59,14 @@ func caIssueCommand(a *app) *cobra.Command {
 		Use: "issue KIND NAME", Short: "Write a certificate and its key for a service, a host or a person", Args: args(2, 2, "as in: muxpost ca issue host east"),
 		Long: `issue writes cert.pem, key.pem and ca.pem (the authority's certificate) for a party, in the place of older ones of the same party: services
 read them again by themselves. KIND is service (dispatcher or poller), host or operator. --address puts names and addresses into it by which
-curl and other programs recognise a server; muxpost itself goes by the name alone.`,
+curl and other programs recognise a server; muxpost itself goes by the name alone. Without it those of the certificate that is replaced stay, and
+--address '' leaves them out.`,
 		Example: `  muxpost ca issue service dispatcher --address muxpost.example.com
   muxpost ca issue host east --expires 90d --out /etc/muxpost/east`,
-		RunE: func(_ *cobra.Command, given []string) error { return a.issue(given[0], given[1], o) },
+		RunE: func(cmd *cobra.Command, given []string) error {
+			o.addressed = cmd.Flags().Changed("address")
+			return a.issue(given[0], given[1], o)
+		},
 	}
 	c.Flags().StringVar(&o.out, "out", "", "`DIR` to write to (default certificates/KIND-NAME in the data directory)")
 	c.Flags().StringVar(&o.term, "expires", "30d", "how long it lasts, such as 12h or 90d; a year at most")
@@ -101,6 +107,11 @@ func (a *app) issue(kind, name string, o issueFlags) error {
 	if out, err = filepath.Abs(out); err != nil {
 		return fault.Wrap(fault.Invalid, fault.ReasonBadArgument, "--out has no absolute path", err)
 	}
+	var kept []string
+	if !o.addressed {
+		kept = authority.AddressesIn(out, id)
+		o.addresses = kept
+	}
 	made, err := ca.Issue(authority.Order{Name: id, Term: term, Addresses: o.addresses}, a.now())
 	if err != nil {
 		return err
@@ -108,6 +119,9 @@ func (a *app) issue(kind, name string, o issueFlags) error {
 	files, err := ca.WriteTo(out, made)
 	if err != nil {
 		return err
+	}
+	if len(kept) > 0 {
+		a.say("kept from the certificate before: %s (--address names others)", view.Clean(strings.Join(kept, ", ")))
 	}
 	if a.json {
 		return a.values(issuedFiles{made.Issued, files.Cert, files.Key, files.CA})

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/authority"
+	"muxpost.dev/muxpost/internal/identity"
 	"muxpost.dev/muxpost/internal/settings"
 )
 
@@ -65,6 +67,49 @@ func TestCA_IssuesListsAndIsTrusted(t *testing.T) {
 	}
 	if want, err := os.ReadFile(authority.FilesIn(dir).CA); err != nil || d.out.String() != string(want) {
 		t.Errorf("%v: %s", err, d.out)
+	}
+}
+
+// The weekly renewal names no address, and curl still has to recognise the server afterwards.
+func TestCA_IssuingAgainKeepsTheAddresses(t *testing.T) {
+	d := newDesk(t)
+	if err := d.run(t, "ca", "init"); err != nil {
+		t.Fatal(err)
+	}
+	dir, elsewhere := filepath.Join(d.dir, "certificates", "service-dispatcher"), filepath.Join(t.TempDir(), "d")
+	serials := map[string]bool{}
+	for _, row := range []struct {
+		what, dir string
+		args      []string
+		names     []string
+		told      string
+	}{
+		{"the first", dir, []string{"--address", "muxpost.example.com,10.0.0.5"}, []string{"muxpost.example.com", "10.0.0.5"}, ""},
+		{"again", dir, nil, []string{"muxpost.example.com", "10.0.0.5"}, "kept from the certificate before: muxpost.example.com, 10.0.0.5"},
+		{"again, for programs", dir, []string{"--json"}, []string{"muxpost.example.com", "10.0.0.5"}, "kept from the certificate before: muxpost.example.com, 10.0.0.5"},
+		{"at another place", elsewhere, []string{"--out", elsewhere}, nil, ""},
+		{"with another name", dir, []string{"--address", "other.example.com"}, []string{"other.example.com"}, ""},
+		{"with none", dir, []string{"--address", ""}, nil, ""},
+		{"again, and there are none", dir, nil, nil, ""},
+	} {
+		if err := d.run(t, append([]string{"ca", "issue", "service", "dispatcher"}, row.args...)...); err != nil {
+			t.Fatalf("%s: %v", row.what, err)
+		}
+		cert, err := authority.Read(authority.FilesIn(row.dir).Cert)
+		if err != nil {
+			t.Fatal(err)
+		}
+		serial := cert.SerialNumber.String()
+		if got := authority.AddressesIn(row.dir, identity.Dispatcher); !slices.Equal(got, row.names) || serials[serial] {
+			t.Errorf("%s: %v, serial %s", row.what, got, serial)
+		}
+		serials[serial] = true
+		if told := d.out.String() + d.err.String(); !strings.Contains(told, row.told) || row.told == "" && strings.Contains(told, "kept") {
+			t.Errorf("%s: %s", row.what, told)
+		}
+		if slices.Contains(row.args, "--json") && !json.Valid(d.out.Bytes()) {
+			t.Errorf("%s: %s", row.what, d.out)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"muxpost.dev/muxpost/internal/access"
 	"muxpost.dev/muxpost/internal/authority"
 	"muxpost.dev/muxpost/internal/identity"
+	"muxpost.dev/muxpost/internal/inherit"
 	"muxpost.dev/muxpost/internal/layout"
 	"muxpost.dev/muxpost/internal/rpc"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
@@ -91,7 +92,7 @@ func (a *app) join(ctx context.Context, dispatcher string, o joinFlags) error {
 		return err
 	}
 	// What could fail here is tried before the invitation is used up.
-	if err := os.MkdirAll(dir.Certificates(), 0o700); err != nil {
+	if err := inherit.MkdirAll(dir.Certificates(), 0o700); err != nil {
 		return fault.Wrap(fault.Invalid, fault.ReasonStorage, "the directory for certificates cannot be made", err)
 	}
 	key, request, err := authority.Request()
@@ -107,7 +108,7 @@ func (a *app) join(ctx context.Context, dispatcher string, o joinFlags) error {
 		return err
 	}
 	at := filepath.Join(dir.Certificates(), "host-"+name)
-	if err := os.MkdirAll(at, 0o700); err != nil {
+	if err := inherit.MkdirAll(at, 0o700); err != nil {
 		return fault.Wrap(fault.Invalid, fault.ReasonStorage, "the directory for the certificate cannot be made", err)
 	}
 	files := authority.FilesIn(at)
@@ -185,7 +186,7 @@ func (a *app) configureHost(dir layout.DataDir, name, dispatcher, listen string,
 		return fault.Wrap(fault.Invalid, fault.ReasonStorage, "the configuration cannot be written", err)
 	default:
 		_, err := f.WriteString(text)
-		if err := errors.Join(err, f.Close()); err != nil {
+		if err := errors.Join(err, inherit.Owner(f), f.Close()); err != nil {
 			return fault.Wrap(fault.Invalid, fault.ReasonStorage, "the configuration cannot be written", err)
 		}
 		a.say("%s was written", dir.Config())

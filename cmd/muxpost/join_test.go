@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"muxpost.dev/muxpost/internal/authority"
 	"muxpost.dev/muxpost/internal/identity"
 	"muxpost.dev/muxpost/internal/layout"
+	"muxpost.dev/muxpost/internal/needs"
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/run"
 	"muxpost.dev/muxpost/internal/settings"
@@ -141,5 +143,38 @@ func TestJoin_MakesThisMachineAHost(t *testing.T) {
 	}
 	if text, _ := os.ReadFile(config); string(text) != "tmuxd: {host: mine}\n" {
 		t.Errorf("%s", text)
+	}
+}
+
+// Who joins as root, on a machine where tmuxd is a user of its own, leaves nothing that tmuxd cannot read.
+func TestJoin_WhatRootWritesIsTheDirectorysOwners(t *testing.T) {
+	if os.Geteuid() != 0 {
+		needs.Unmet(t, "only root can write what belongs to another user")
+	}
+	const nobody = 65534
+	r := &registry{}
+	at := r.open(t)
+	d := newDesk(t)
+	config := filepath.Join(d.dir, "muxpost.yaml")
+	if err := errors.Join(os.Remove(config), os.Chown(d.dir, nobody, nobody)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // once more, too
+		invitation, _ := access.Invite(r.authority.Fingerprint())
+		d.stdin = strings.NewReader(invitation)
+		if err := d.run(t, "hosts", "join", at, "--token-file", "-"); err != nil {
+			t.Fatal(err)
+		}
+		certificates := filepath.Join(d.dir, "certificates")
+		files := authority.FilesIn(filepath.Join(certificates, "host-east"))
+		for _, path := range []string{config, certificates, filepath.Dir(files.Key), files.Cert, files.Key, files.CA} {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if of := info.Sys().(*syscall.Stat_t); of.Uid != nobody || of.Gid != nobody {
+				t.Errorf("%s is of %d:%d", path, of.Uid, of.Gid)
+			}
+		}
 	}
 }

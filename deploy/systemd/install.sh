@@ -55,7 +55,7 @@ host)
 	;;
 central)
 	for p in muxpost-dispatcher muxpost-poller; do program $p; done
-	for u in muxpost-migrate.service muxpost-dispatcher.service muxpost-poller.service; do unit $u; done
+	for u in muxpost-migrate.service muxpost-dispatcher.service muxpost-poller.service muxpost-certificate.service muxpost-certificate.timer; do unit $u; done
 	user muxpost
 	services="muxpost-dispatcher.service muxpost-poller.service"
 	;;
@@ -68,7 +68,7 @@ say "$(/usr/local/bin/muxpost version | head -n 1) is installed"
 
 if [ -n "$join" ]; then
 	if [ -e "$data/muxpost.yaml" ] && ls "$data"/certificates/host-*/cert.pem >/dev/null 2>&1; then
-		say "this machine joined before; muxpost --data-dir $data hosts join does it again"
+		say "this machine joined before; runuser -u $name -- muxpost --data-dir $data hosts join $join --token-file - <FILE does it again"
 	else
 		[ "$token" = - ] || exec <"$token"
 		runuser -u $name -- /usr/local/bin/muxpost --data-dir $data hosts join "$join" --token-file - ${listen:+--listen "$listen"}
@@ -81,7 +81,10 @@ if [ ! -e "$data/muxpost.yaml" ]; then
 	esac
 	exit 0
 fi
-[ "$role" = central ] || systemctl -q enable --now muxpost-agents.socket
+case $role in
+host) systemctl -q enable --now muxpost-agents.socket ;;
+central) systemctl -q enable --now muxpost-certificate.timer ;;
+esac
 systemctl -q enable $services
 if [ $changed = yes ]; then systemctl restart $services; else systemctl start $services; fi ||
 	fail "a service does not start" "journalctl -u ${services%% *} -n 20 says why; run this again afterwards"

@@ -26,6 +26,7 @@ import (
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/identity"
+	"muxpost.dev/muxpost/internal/inherit"
 )
 
 const (
@@ -100,7 +101,7 @@ func Init(dir string, now time.Time) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := inherit.MkdirAll(dir, 0o700); err != nil {
 		return nil, fault.Wrap(fault.Invalid, fault.ReasonStorage, "the directory of the authority cannot be made", err)
 	}
 	// The key first: a certificate without its key would pass for an authority.
@@ -274,7 +275,7 @@ func (a *Authority) note(i Issued) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(a.dir, listFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := openList(filepath.Join(a.dir, listFile))
 	if err != nil {
 		return err
 	}

@@ -8,12 +8,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/identity"
+	"muxpost.dev/muxpost/internal/needs"
 )
 
 func made(t *testing.T, now time.Time) *Authority {
@@ -227,6 +230,73 @@ func TestReplace_WhoeverStopsInTheMiddleLeavesWhatWorks(t *testing.T) {
 	}
 	if _, err := os.Stat(files.FormerKey()); !os.IsNotExist(err) {
 		t.Errorf("the former key is still there: %v", err)
+	}
+}
+
+// Root acts in the directory of a service's user, which has to be able to use what comes of it: after its restart, too.
+func TestWriteTo_WhatRootWritesIsTheDirectorysOwners(t *testing.T) {
+	if os.Geteuid() != 0 {
+		needs.Unmet(t, "only root can write what belongs to another user")
+	}
+	const nobody = 65534
+	data := t.TempDir()
+	if err := os.Chown(data, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	a, err := Init(filepath.Join(data, "ca"), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(data, "certificates", "host-east")
+	for _, what := range []string{"the first", "in the place of another"} {
+		c, err := a.Issue(Order{Name: "host/east"}, now)
+		if err == nil {
+			_, err = a.WriteTo(out, c)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		err = filepath.WalkDir(data, func(path string, d os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			if of := info.Sys().(*syscall.Stat_t); of.Uid != nobody || of.Gid != nobody {
+				t.Errorf("%s: %s is of %d:%d", what, path, of.Uid, of.Gid)
+			}
+			found++
+			return nil
+		})
+		if err != nil || found != 10 {
+			t.Errorf("%s: %d files and directories, %v", what, found, err)
+		}
+	}
+}
+
+func TestAddressesIn_AreThoseOfThePartysOwnCertificate(t *testing.T) {
+	now, dir := time.Now(), t.TempDir()
+	a := made(t, now)
+	want := []string{"east.example.com", "10.0.0.5", "2001:db8::5"}
+	c, err := a.Issue(Order{Name: "host/east", Addresses: want}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := AddressesIn(dir, "host/east"); got != nil {
+		t.Errorf("where there is none: %v", got)
+	}
+	if _, err := a.WriteTo(dir, c); err != nil {
+		t.Fatal(err)
+	}
+	if got := AddressesIn(dir, "host/east"); !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+	if got := AddressesIn(dir, "host/west"); got != nil {
+		t.Errorf("of another party: %v", got)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"muxpost.dev/muxpost/core/fault"
 	"muxpost.dev/muxpost/internal/identity"
+	"muxpost.dev/muxpost/internal/inherit"
 )
 
 // FilesIn are the files of a party in a directory.
@@ -26,13 +27,30 @@ func (a *Authority) WriteTo(dir string, c Certificate) (identity.Files, error) {
 			return files, fault.Newf(fault.Conflict, "", "%s is the certificate of %q", files.Cert, name).WithRemedy("choose another directory with --out")
 		}
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := inherit.MkdirAll(dir, 0o700); err != nil {
 		return files, fault.Wrap(fault.Invalid, fault.ReasonStorage, "the directory cannot be made", err)
 	}
 	return files, Replace(files, c.Cert, c.Key, a.PEM())
 }
 
-// staged is a file that will be there whole or not at all, for its owner alone.
+// AddressesIn returns the addresses in the certificate of a party that is in a directory, as Order takes them; none where there is no
+// certificate of that party.
+func AddressesIn(dir string, party identity.ID) (addresses []string) {
+	cert, err := Read(FilesIn(dir).Cert)
+	if err != nil {
+		return nil
+	}
+	if name, _ := identity.NameOf(cert); name != party {
+		return nil
+	}
+	addresses = append(addresses, cert.DNSNames...)
+	for _, ip := range cert.IPAddresses {
+		addresses = append(addresses, ip.String())
+	}
+	return addresses
+}
+
+// staged is a file that will be there whole or not at all, for its owner alone: where root writes it, the owner of the directory.
 type staged struct {
 	path, temporary string
 	data            []byte
@@ -46,7 +64,7 @@ func (s *staged) write() error {
 	}
 	s.temporary = f.Name()
 	_, err = f.Write(s.data)
-	return errors.Join(err, f.Sync(), f.Close())
+	return errors.Join(err, inherit.Owner(f), f.Sync(), f.Close())
 }
 
 // land puts it in its place, where it survives a power cut.
@@ -78,12 +96,27 @@ func create(path string, data []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err == nil {
 		_, err = f.Write(data)
-		err = errors.Join(err, f.Sync(), f.Close())
+		err = errors.Join(err, inherit.Owner(f), f.Sync(), f.Close())
 	}
 	if err != nil {
 		return fault.Wrap(fault.Invalid, fault.ReasonStorage, "the authority cannot be written", err)
 	}
 	return nil
+}
+
+// openList opens the list to add to it, and makes it where there is none yet.
+func openList(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := inherit.Owner(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 func parseList(text []byte) (out []Issued) {

@@ -174,13 +174,20 @@ type Validity struct {
 }
 
 // Look reads our own certificate; without one the answer is empty. Files that cannot be used are fault.Invalid.
-func (f Files) Look() (Validity, error) {
-	m, err := (&loader{files: f}).load()
-	if err != nil || m.cert.Leaf == nil {
-		return Validity{}, err
+func (f Files) Look() (Validity, error) { return f.Looks()() }
+
+// Looks returns what looks again and again, as a service does that goes on with what it read last where the files cannot be used any more: then
+// that is the answer, and no error.
+func (f Files) Looks() func() (Validity, error) {
+	l := &loader{files: f}
+	return func() (Validity, error) {
+		m, err := l.load()
+		if err != nil || m.cert.Leaf == nil {
+			return Validity{}, err
+		}
+		name, _ := NameOf(m.cert.Leaf)
+		return Validity{name, m.cert.Leaf.NotBefore, m.cert.Leaf.NotAfter}, nil
 	}
-	name, _ := NameOf(m.cert.Leaf)
-	return Validity{name, m.cert.Leaf.NotBefore, m.cert.Leaf.NotAfter}, nil
 }
 
 // Due reports whether it is time for another one: a third of its life is left, or less.

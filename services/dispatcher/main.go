@@ -28,6 +28,7 @@ import (
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/run"
 	"muxpost.dev/muxpost/internal/settings"
+	"muxpost.dev/muxpost/internal/validity"
 	"muxpost.dev/muxpost/internal/version"
 	"muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1/dispatcherv1connect"
 	"muxpost.dev/muxpost/proto/gen/muxpost/team/v1/teamv1connect"
@@ -121,6 +122,7 @@ func serve(ctx context.Context, config settings.Dispatcher, dataDir, url string,
 	}
 	defer fleet.Close()
 	measured.Observe(meter, records.Figures, func() []metrics.Host { return standing(fleet.Statuses()) })
+	validity.Observe(obs.NewMeter(provider, "certificate"), filesOf(config.TLS.Files()), time.Now)
 	// Before the first lease, so that its token is already one that the hosts accept.
 	fleet.Meet(ctx)
 

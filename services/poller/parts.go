@@ -29,6 +29,7 @@ import (
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/run"
 	"muxpost.dev/muxpost/internal/settings"
+	"muxpost.dev/muxpost/internal/validity"
 	"muxpost.dev/muxpost/internal/version"
 	"muxpost.dev/muxpost/proto/gen/muxpost/poller/v1/pollerv1connect"
 	"muxpost.dev/muxpost/services/poller/internal/dispatch"
@@ -169,6 +170,7 @@ func (p *parts) compose(c settings.Poller, own ledger.Build) error {
 		Metrics: p.metrics,
 	})
 	p.metrics.Observe(meter, p.store.Figures, p.costs)
+	validity.Observe(obs.NewMeter(p.telemetry.MeterProvider(), "certificate"), filesOf(c.TLS), time.Now)
 	return p.receive(c)
 }
 

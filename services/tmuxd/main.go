@@ -21,6 +21,7 @@ import (
 	"muxpost.dev/muxpost/internal/rpc"
 	"muxpost.dev/muxpost/internal/run"
 	"muxpost.dev/muxpost/internal/settings"
+	"muxpost.dev/muxpost/internal/validity"
 	"muxpost.dev/muxpost/internal/version"
 	"muxpost.dev/muxpost/internal/wrapper"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
@@ -178,6 +179,7 @@ func serveOn(ctx context.Context, c settings.Tmuxd, service *server.Server, tele
 		return err
 	}
 	files := identity.Files{Cert: c.TLS.CertFile, Key: c.TLS.KeyFile, CA: c.TLS.CAFile}
+	validity.Observe(obs.NewMeter(telemetry.MeterProvider(), "certificate"), files, time.Now)
 	if c.RenewFrom != "" {
 		group.Add("renew", func(ctx context.Context) error {
 			return renew.Run(ctx, renew.Config{Files: files, Dispatcher: c.RenewFrom, Logger: telemetry.Logger, Now: time.Now})

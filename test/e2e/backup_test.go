@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,12 +15,13 @@ import (
 	"muxpost.dev/muxpost/test/stack"
 )
 
-// follows runs the blocks of docs/backup.md that are for one thing, in their order.
+// follows runs the blocks of docs/backup.md that are for one thing, in their order. One for the superuser is run where the dump is, as he would.
 func (c *crashing) follows(purpose, backup string) {
 	c.t.Helper()
-	socket := "host=" + filepath.Join(c.Dir, "postgres") + " user=postgres dbname="
+	server := filepath.Join(c.Dir, "postgres")
+	socket := "host=" + server + " user=postgres dbname="
 	ran := 0
-	for _, r := range recipes(c.t, "backup.md", 6) {
+	for _, r := range recipes(c.t, "backup.md", 7) {
 		if !r.has(purpose) {
 			continue
 		}
@@ -26,6 +29,9 @@ func (c *crashing) follows(purpose, backup string) {
 		cmd.Env = append(os.Environ(), "PATH="+c.Bin+":"+os.Getenv("PATH"), "MUXPOST_DATA_DIR="+c.Dir, "MUXPOST_CONFIG="+c.ConfigFile(), "data="+c.Dir,
 			"backup="+backup, "database="+socket+"muxpost", "server="+socket+"postgres", "tried="+socket+"muxpost_tried")
 		cmd.Env = append(cmd.Env, c.env...)
+		if purpose == "superuser" {
+			cmd.Dir, cmd.Env = backup, append(cmd.Env, "PGHOST="+server, "PGUSER=postgres")
+		}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			c.t.Fatalf("docs/backup.md:%d: %v\n%s%s", r.line, err, r.text, out)
 		}
@@ -121,6 +127,61 @@ func TestBackup_TheCommandsBringEverythingBack(t *testing.T) {
 		c.pollNow()
 		c.judge(n, conversations[n], c.ended(n, len(was)+1))
 	}
+}
+
+// Where Postgres is somebody's own, the services are a role that makes no databases, and the superuser restores. Everything is the role's
+// afterwards: it migrates, what is in the dump counts, and it goes on.
+func TestBackup_ASuperuserRestoresForTheRoleOfTheServices(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"pg_dump", "pg_restore", "psql"} {
+		needs.Program(t, program)
+	}
+	c := crashStack(t, 3*time.Minute, nil)
+	c.patience, c.tries = time.Minute, 1
+	backup := filepath.Join(c.Dir, "backup")
+	number := c.open()
+	c.pollNow()
+	c.ended(number, 1)
+	conversation := c.session(number).GetConversationId()
+	c.follows("backup", backup)
+	c.say(number, "This comes after the dump.")
+	c.pollNow()
+	before, newest := c.ended(number, 2), c.token()
+	if _, err := c.pool.Exec(c.ctx, "create role muxpost login"); err != nil {
+		t.Fatal(err)
+	}
+	c.pool.Close() // it is another database from here on
+	if out, err := c.Run(c.ctx, "down", "--keep-database"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c.follows("superuser", backup)
+
+	c.Env = append(slices.Clone(c.env), "MUXPOST_DATABASE_URL=postgres://muxpost@/muxpost?sslmode=disable&host="+url.QueryEscape(filepath.Join(c.Dir, "postgres")))
+	c.up() // which migrates
+	c.Env = c.env
+	c.pool = c.connect()
+	var role string
+	var makes bool
+	var foreign int
+	err := c.pool.QueryRow(c.ctx, `select current_user, (select rolcreatedb or rolsuper from pg_roles where rolname = current_user),
+		(select count(*) from pg_class join pg_namespace n on n.oid = relnamespace
+			where pg_get_userbyid(relowner) <> current_user and nspname !~ '^pg_' and nspname <> 'information_schema')`).Scan(&role, &makes, &foreign)
+	if err != nil || role != "muxpost" || makes || foreign > 0 {
+		t.Fatalf("the services are %s (makes databases: %v), and %d things are not theirs: %v", role, makes, foreign, err)
+	}
+	if c.token() <= newest {
+		t.Errorf("after the restore fencing tokens go on from %d, and hosts have seen %d", c.token(), newest)
+	}
+	c.endLeasesUpTo(newest)
+	c.pollNow()
+	for i, row := range c.ended(number, 2) {
+		if row.GetDeliveryId() != before[i].GetDeliveryId() {
+			t.Errorf("event %d was %v, and is %v", i, before[i], row)
+		}
+	}
+	c.say(number, "This comes after the restore.")
+	c.pollNow()
+	c.judge(number, conversation, c.ended(number, 3))
 }
 
 // endLeasesUpTo ends the leases that a restored database remembers, as half a minute would.

@@ -4,10 +4,44 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 )
 
-// installCentral makes one machine the middle, as docs/hosts.md says.
+// upstream has a server that stands for GitHub run in the middle: the source's, which lets in whoever has one of two tokens.
+func upstream(ctx context.Context) error {
+	at, err := os.MkdirTemp("", project)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(at)
+	file := filepath.Join(at, "fakegithub")
+	if _, err := command(ctx, nil, "env", "CGO_ENABLED=0", "go", "build", "-o", file, "./test/fakegithub/cmd/fakegithub"); err != nil {
+		return err
+	}
+	program, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer program.Close() //nolint:errcheck // It was only read.
+	if _, err := command(ctx, program, "docker", "exec", "-i", centre.container(), "install", "-m", "755", "/dev/stdin", "/usr/local/bin/fakegithub"); err != nil {
+		return err
+	}
+	_, err = centre.sh(ctx, `
+cat >/root/github.json <<'JSON'
+{"tokens": {"token-1": "loopbot", "token-2": "loopbot"}, "repos": [{"owner": "octo", "name": "gadget"}]}
+JSON
+cat >/etc/systemd/system/github.service <<'UNIT'
+[Service]
+ExecStart=/usr/local/bin/fakegithub -listen 127.0.0.1:8000 -require-token -seed /root/github.json
+UNIT
+systemctl daemon-reload
+systemctl start github`)
+	return err
+}
+
+// installCentral makes one machine the middle, as deploy/systemd/README.md says.
 func installCentral(ctx context.Context) error {
 	_, err := centre.sh(ctx, `
 runuser -u postgres -- createuser muxpost
@@ -15,6 +49,13 @@ runuser -u postgres -- createdb -O muxpost muxpost
 /root/`+before+`/install.sh central
 printf 'postgres:///muxpost?host=/var/run/postgresql\n' >/etc/muxpost/credentials/database-url
 chmod 600 /etc/muxpost/credentials/database-url
+echo token-1 | install -m 600 /dev/stdin /etc/muxpost/credentials/github-token
+mkdir -p /etc/systemd/system/muxpost-poller.service.d
+cat >/etc/systemd/system/muxpost-poller.service.d/override.conf <<'UNIT'
+[Service]
+LoadCredential=github-token:/etc/muxpost/credentials/github-token
+UNIT
+systemctl daemon-reload
 as() { runuser -u muxpost -- muxpost --data-dir /var/lib/muxpost "$@"; }
 as ca init
 as ca issue service dispatcher --address centre
@@ -30,10 +71,24 @@ dispatcher:
     ca_file: /var/lib/muxpost/certificates/service-dispatcher/ca.pem
 poller:
   database_url_file: /etc/muxpost/credentials/database-url
+  sources:
+    - {name: gadgets, kind: github, base_url: "http://127.0.0.1:8000", host: github.com, token_file: /etc/muxpost/credentials/github-token,
+       repositories: [octo/gadget], label: muxpost, authors: [alice], interval: 1s}
 YAML
 chown muxpost: /var/lib/muxpost/muxpost.yaml
 /root/`+before+`/install.sh central`)
-	return err
+	return errors.Join(err, isRead(ctx))
+}
+
+// isRead waits until the poller that runs has read its source.
+func isRead(ctx context.Context) error {
+	return eventually(ctx, func() error {
+		sources, err := muxpost(ctx, "sources")
+		if err != nil || !strings.Contains(sources, " read ") {
+			return errors.Join(err, fmt.Errorf("the source was not read:\n%s", sources))
+		}
+		return nil
+	})
 }
 
 // join makes the other machine a host. Its administrator carries an invitation there, and runs one command.
@@ -91,7 +146,7 @@ func unchanged(ctx context.Context) error {
 // healthy asks everybody whether something is wrong.
 func healthy(ctx context.Context) error {
 	for m, units := range map[machine]string{
-		centre: "muxpost-migrate.service muxpost-dispatcher.service muxpost-poller.service",
+		centre: "muxpost-migrate.service muxpost-dispatcher.service muxpost-poller.service muxpost-certificate.service muxpost-certificate.timer",
 		host:   "muxpost-tmuxd.service muxpost-agents.socket muxpost-agents@.service muxpost-agents.slice",
 	} {
 		if out, err := m.sh(ctx, "cd /etc/systemd/system; systemd-analyze verify "+units+" 2>&1"); err != nil || strings.TrimSpace(out) != "" {

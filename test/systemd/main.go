@@ -68,9 +68,13 @@ func run(ctx context.Context, keep bool) (err error) {
 	t := &trial{}
 	step("two versions are packed", func() error { return errors.Join(pack(ctx, before), pack(ctx, after)) })
 	step("two bare machines run systemd", func() error { return machines(ctx) })
-	step("the dispatcher and the poller run on one", func() error { return installCentral(ctx) })
+	step("a server that stands for GitHub runs beside the middle", func() error { return upstream(ctx) })
+	step("the dispatcher and the poller run on one, and read their source", func() error { return installCentral(ctx) })
 	step("the other joined with one command", func() error { return join(ctx) })
 	step("installed once more, nothing is restarted", func() error { return unchanged(ctx) })
+	step("the dispatcher's certificate was renewed, and nothing was restarted", func() error { return renewed(ctx) })
+	step("a token that was changed counts after a restart", func() error { return rotated(ctx) })
+	step("whoever joins again as root breaks nothing", func() error { return rejoin(ctx) })
 	step("nothing is wrong with the units, and nobody misses a thing", func() error { return healthy(ctx) })
 	step("every item has an agent", func() error { return errors.Join(t.send(ctx), t.meet(ctx)) })
 	step("what is forbidden to tmuxd is not forbidden to agents", func() error { return restrictions(ctx, t.agents) })
@@ -95,6 +99,7 @@ func run(ctx context.Context, keep bool) (err error) {
 		_, err := centre.sh(ctx, "/root/"+after+"/install.sh central")
 		return errors.Join(err, lives())
 	})
+	step("the database was restored by its superuser, and the services go on with it", func() error { return errors.Join(restored(ctx), lives()) })
 	if err != nil {
 		return err
 	}

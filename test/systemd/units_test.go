@@ -35,7 +35,7 @@ func units(t *testing.T) map[string]unit {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if !slices.Contains([]string{".service", ".socket", ".slice"}, filepath.Ext(e.Name())) {
+		if !slices.Contains([]string{".service", ".socket", ".slice", ".timer"}, filepath.Ext(e.Name())) {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
@@ -59,7 +59,7 @@ func units(t *testing.T) map[string]unit {
 		}
 		all[e.Name()] = u
 	}
-	if len(all) != 7 {
+	if len(all) != 9 {
 		t.Fatalf("%d units were read", len(all))
 	}
 	return all
@@ -154,6 +154,28 @@ func TestUnits_FitTogether(t *testing.T) {
 		if program != "" && !strings.Contains(string(install), filepath.Base(program)) {
 			t.Errorf("install.sh does not install %s, which %s runs", program, name)
 		}
+	}
+}
+
+// The middle renews its services' certificates by itself, and a machine that was off makes up for it.
+func TestUnits_CertificatesAreRenewedWithoutAPerson(t *testing.T) {
+	all := units(t)
+	timer := all["muxpost-certificate.timer"]
+	if when, late := timer.one(t, "Timer", "OnCalendar"), timer.one(t, "Timer", "Persistent"); when != "weekly" || late != "yes" {
+		t.Errorf("OnCalendar=%s, Persistent=%s", when, late)
+	}
+	if by := timer.one(t, "Install", "WantedBy"); by != "timers.target" {
+		t.Errorf("it is wanted by %q", by)
+	}
+	install, err := os.ReadFile(filepath.Join(dir, "install.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(install), "central) systemctl -q enable --now muxpost-certificate.timer") {
+		t.Error("install.sh central does not switch the timer on")
+	}
+	if line := all["muxpost-certificate.service"].one(t, "Service", "ExecStart"); !strings.Contains(line, "/usr/local/bin/muxpost ca issue service $$s;") || strings.Contains(line, "--address") {
+		t.Errorf("it runs %s", line)
 	}
 }
 

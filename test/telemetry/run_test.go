@@ -9,10 +9,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +70,7 @@ func run(t *testing.T) *told {
 		t.Fatal(err)
 	}
 	defer s.Close(ctx)
+	certify(t, ctx, s)
 	s.Env = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + out.address, "OTEL_METRIC_EXPORT_INTERVAL=500", "OTEL_BSP_SCHEDULE_DELAY=200"}
 	if err := s.Up(ctx); err != nil {
 		t.Fatalf("%v\n%s", err, &printed)
@@ -109,6 +112,36 @@ func run(t *testing.T) *told {
 	return out
 }
 
+// certify gives each service a certificate to show.
+func certify(t *testing.T, ctx context.Context, s *stack.Stack) {
+	t.Helper()
+	data, err := os.ReadFile(s.ConfigFile())
+	if err == nil {
+		_, err = s.Run(ctx, "ca", "init")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := "\n" + string(data)
+	for section, party := range map[string]struct{ kind, name, listen string }{
+		"dispatcher": {"service", "dispatcher", ""}, "poller": {"service", "poller", ""}, "tmuxd": {"host", "laptop", `listen: "127.0.0.1:0", `},
+	} {
+		if _, err := s.Run(ctx, "ca", "issue", party.kind, party.name); err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(s.Dir, "certificates", party.kind+"-"+party.name)
+		head := "\n" + section + ":\n"
+		tls := fmt.Sprintf("  tls: {%scert_file: %[2]s/cert.pem, key_file: %[2]s/key.pem, ca_file: %[2]s/ca.pem}\n", party.listen, dir)
+		if strings.Count(config, head) != 1 {
+			t.Fatalf("the configuration has no section %s:\n%s", section, config)
+		}
+		config = strings.Replace(config, head, head+tls, 1)
+	}
+	if err := os.WriteFile(s.ConfigFile(), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // page reads /metrics at a socket.
 func page(t *testing.T, ctx context.Context, address, accept string) string {
 	t.Helper()
@@ -141,6 +174,7 @@ func TestTelemetry_OfServicesThatRun(t *testing.T) {
 	}{
 		{"the resource says who tells", resources},
 		{"every metric is documented", metricsAreDocumented},
+		{"each service tells how long its certificate is valid", certificates},
 		{"no metric names what it is about", nothingIsNamed},
 		{"a delivery's trace is beside the numbers", exemplars},
 		{"what ended is counted", ended},
@@ -161,6 +195,21 @@ func resources(t *testing.T, told *told) {
 	}
 	if got := told.resources["tmuxd"]["service.instance.id"]; got != "laptop" {
 		t.Errorf("the instance of tmuxd is %q, not its host", got)
+	}
+}
+
+func certificates(t *testing.T, told *told) {
+	for _, service := range []string{"dispatcher", "poller", "tmuxd"} {
+		if told.find(service, "muxpost.certificate.remaining") == nil {
+			t.Errorf("%s does not tell it", service)
+		}
+	}
+	for service, page := range told.pages {
+		if m := regexp.MustCompile(`(?m)^muxpost_certificate_remaining_seconds(?:\{[^}]*\})? ([0-9.e+]+)$`).FindStringSubmatch(page[0]); m == nil {
+			t.Errorf("%s does not show it", service)
+		} else if n, err := strconv.ParseFloat(m[1], 64); err != nil || n < 29*86400 || n > 30*86400 {
+			t.Errorf("%s shows %s seconds of 30 days: %v", service, m[1], err)
+		}
 	}
 }
 
