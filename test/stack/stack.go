@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 
 	"muxpost.dev/muxpost/internal/rpc"
+	"muxpost.dev/muxpost/internal/wrapper"
 	dispatcherv1 "muxpost.dev/muxpost/proto/gen/muxpost/dispatcher/v1"
 	pollerv1 "muxpost.dev/muxpost/proto/gen/muxpost/poller/v1"
 	tmuxdv1 "muxpost.dev/muxpost/proto/gen/muxpost/tmuxd/v1"
@@ -155,8 +156,8 @@ poller:
 // Command returns a call of the muxpost command on this stack.
 func (s *Stack) Command(ctx context.Context, args ...string) *exec.Cmd {
 	args = append(args, "--data-dir", s.Dir, "--config", s.ConfigFile())
-	if args[0] == "up" {
-		args = append(args, "--in-session") // an agent that develops may run this, and the stack is to end with it
+	if args[0] == "up" && os.Getenv(wrapper.StampVariable) != "" {
+		args = append(args, "--in-session") // an agent that develops runs this, and the stack is to end with it
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(s.Bin, "muxpost"), args...)
 	cmd.Env = append(os.Environ(), s.Env...)
