@@ -161,11 +161,12 @@ limit @n`, pgx.NamedArgs{"reason": ledger.ReasonSessionOccupied, "item": workIte
 }
 
 // AskAgain makes an event that was dropped because of an occupied name pending and due at once; what it may spend stays as it is. False
-// means that it has changed since it was read.
+// means that it has changed since it was read. Its reason goes with its drop: what waits with one was asked about, may be on its way, and so
+// goes before an earlier event of its item.
 func (s *Store) AskAgain(ctx context.Context, e poll.Entry) (bool, error) {
 	return s.changed(ctx, `
 update poller.events
-set state = 'pending', silences = 0, next_look = now(), updated_at = clock_timestamp()
+set state = 'pending', reason = '', detail = '', silences = 0, next_look = now(), updated_at = clock_timestamp()
 where id = @id and state = 'dropped' and reason = @reason and updated_at = @updated and deleted_at is null and superseded_by = ''
 returning pg_notify(@channel, '')`, pgx.NamedArgs{
 		"id": e.ID, "reason": ledger.ReasonSessionOccupied, "updated": e.UpdatedAt, "channel": channel,

@@ -229,6 +229,23 @@ func TestClaim_AnEarlierEventOvertakesOneThatWasGivenBack(t *testing.T) {
 	equal(t, "in order", w.claims(t, 10), []string{"earlier"})
 }
 
+// Both were dropped because somebody had the name of their session. A person has the first one tried again while a sweep has the second.
+func TestClaim_EventsThatWereDroppedComeBackInOrder(t *testing.T) {
+	w := newWorld(t)
+	item := ref(t, 1)
+	w.add(t, item, event(item, "first", epoch, 1), event(item, "second", epoch.Add(time.Minute), 2))
+	w.sql(t, `update poller.events set state = 'dropped', reason = $1, detail = 'a detail', next_look = now()`, ledger.ReasonSessionOccupied)
+	dropped, err := w.Occupied(t.Context(), item.String(), 10)
+	must(t, err)
+	equal(t, "dropped", len(dropped), 2)
+	retried, err := w.Retry(t.Context(), poll.Again{DeliveryID: dropped[0].DeliveryID, Who: "alice"})
+	must(t, err)
+	swept, err := w.AskAgain(t.Context(), dropped[1])
+	must(t, err)
+	equal(t, "both wait", []bool{retried, swept}, []bool{true, true})
+	equal(t, "in order", w.claims(t, 10), []string{"first"})
+}
+
 func TestClaim_ManyClaimersNeverGetOneEventTwiceNorTwoOfOneItem(t *testing.T) {
 	w := newWorld(t)
 	const items, each, claimers = 12, 6, 8
