@@ -42,16 +42,33 @@ func (c *crashing) follows(purpose, backup string) {
 	}
 }
 
+// backupStack is a stack on which the commands of docs/backup.md can be run.
+func backupStack(t *testing.T, limit time.Duration) *crashing {
+	t.Helper()
+	for _, program := range []string{"pg_dump", "pg_restore", "psql"} {
+		needs.Program(t, program)
+	}
+	c := crashStack(t, limit, nil)
+	c.patience, c.tries = time.Minute, 1
+	return c
+}
+
+// drawsAbove draws a fencing token from a restored database, whether the dispatcher has greeted its hosts yet or not: it binds them only if
+// it is newer than what they have seen.
+func (c *crashing) drawsAbove(newest int64) {
+	c.t.Helper()
+	var drawn int64
+	if err := c.pool.QueryRow(c.ctx, `select dispatcher.next_token()`).Scan(&drawn); err != nil || drawn <= newest {
+		c.t.Errorf("after the restore fencing tokens go on from %d, and hosts have seen %d: %v", drawn, newest, err)
+	}
+}
+
 // The database is dumped while events are on their way, and everything goes on. Then it is replaced by the dump: agents are where they were,
 // hosts have seen newer fencing tokens than it knows, an item has an agent that it never heard of, and a token is revoked that it does not know
 // to be. What upstream still has arrives once in all.
 func TestBackup_TheCommandsBringEverythingBack(t *testing.T) {
 	t.Parallel()
-	for _, program := range []string{"pg_dump", "pg_restore", "psql"} {
-		needs.Program(t, program)
-	}
-	c := crashStack(t, 4*time.Minute, nil)
-	c.patience, c.tries = time.Minute, 1
+	c := backupStack(t, 4*time.Minute)
 	backup := filepath.Join(c.Dir, "backup")
 	numbers := []int{c.open(), c.open(), c.open()}
 	c.pollNow()
@@ -99,8 +116,7 @@ func TestBackup_TheCommandsBringEverythingBack(t *testing.T) {
 	c.pool.Close() // it is another database from here on
 	c.follows("restore", backup)
 	c.pool = c.connect()
-	// The dispatcher raises them when it greets the host, which may come up after it.
-	c.until("after the restore fencing tokens go on above what hosts have seen", func() bool { return c.token() > newest })
+	c.drawsAbove(newest)
 	c.endLeasesUpTo(newest)
 	send() // again, as docs/backup.md says
 	for n, was := range before {
@@ -132,11 +148,7 @@ func TestBackup_TheCommandsBringEverythingBack(t *testing.T) {
 // afterwards: it migrates, what is in the dump counts, and it goes on.
 func TestBackup_ASuperuserRestoresForTheRoleOfTheServices(t *testing.T) {
 	t.Parallel()
-	for _, program := range []string{"pg_dump", "pg_restore", "psql"} {
-		needs.Program(t, program)
-	}
-	c := crashStack(t, 3*time.Minute, nil)
-	c.patience, c.tries = time.Minute, 1
+	c := backupStack(t, 3*time.Minute)
 	backup := filepath.Join(c.Dir, "backup")
 	number := c.open()
 	c.pollNow()
@@ -168,8 +180,7 @@ func TestBackup_ASuperuserRestoresForTheRoleOfTheServices(t *testing.T) {
 	if err != nil || role != "muxpost" || makes || foreign > 0 {
 		t.Fatalf("the services are %s (makes databases: %v), and %d things are not theirs: %v", role, makes, foreign, err)
 	}
-	// The dispatcher raises them when it greets the host, which may come up after it.
-	c.until("after the restore fencing tokens go on above what hosts have seen", func() bool { return c.token() > newest })
+	c.drawsAbove(newest)
 	c.endLeasesUpTo(newest)
 	c.pollNow()
 	for i, row := range c.ended(number, 2) {
